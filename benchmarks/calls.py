@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .contenders import OLDER
+from .contenders.table import OLDER
 from .ratios import Ratio, faster, shorter
-from .stand import Way
-from .workloads import PEERS, PYTHON, STDIO, STEPS, Loaded, Workload
+from .servers import Setup
+from .workloads import PEERS, PYTHON, STDIO, STEPS, ToolLoad, Workload
 
 WITH_FLOOR = ("mcp_trio", *PEERS, "floor_loop")
 WITHOUT_FLOOR = ("mcp_trio", *PEERS)
-# Those that read lines of a megabyte.
+# Those that accept lines of a megabyte.
 WITH_LONG_LINES = tuple(name for name in WITH_FLOOR if name != "tiny")
 # The low-level server of the Python SDK takes JSON Schemas.
 WITH_SCHEMA = tuple(
@@ -35,10 +35,10 @@ ROUTE: dict[str, object] = {
 }
 
 WORKLOADS: list[Workload] = [
-    Loaded(
+    ToolLoad(
         "stdio_async", "stdio pipelined, async tool", STDIO, WITH_FLOOR, window=1000
     ),
-    Loaded(
+    ToolLoad(
         "stdio_waits",
         "stdio pipelined, a tool that waits once",
         STDIO,
@@ -46,7 +46,7 @@ WORKLOADS: list[Workload] = [
         "wait",
         window=1000,
     ),
-    Loaded(
+    ToolLoad(
         "stdio_thread",
         "stdio pipelined, thread tool",
         STDIO,
@@ -54,7 +54,7 @@ WORKLOADS: list[Workload] = [
         "block",
         window=1000,
     ),
-    Loaded(
+    ToolLoad(
         "stdio_integer",
         "stdio pipelined, an integer with an output schema",
         STDIO,
@@ -63,7 +63,7 @@ WORKLOADS: list[Workload] = [
         window=1000,
         full_only=True,
     ),
-    Loaded(
+    ToolLoad(
         "stdio_object",
         "stdio pipelined, an object with an output schema",
         STDIO,
@@ -71,7 +71,7 @@ WORKLOADS: list[Workload] = [
         "user",
         window=1000,
     ),
-    Loaded(
+    ToolLoad(
         "stdio_objects",
         "stdio pipelined, a list of 100 objects with an output schema",
         STDIO,
@@ -79,7 +79,7 @@ WORKLOADS: list[Workload] = [
         "users",
         window=50,
     ),
-    Loaded(
+    ToolLoad(
         "stdio_nested",
         "stdio pipelined, nested arguments with constraints",
         STDIO,
@@ -88,7 +88,7 @@ WORKLOADS: list[Workload] = [
         ORDER,
         window=200,
     ),
-    Loaded(
+    ToolLoad(
         "stdio_schema",
         "stdio pipelined, a tool with a JSON Schema of its own",
         STDIO,
@@ -97,14 +97,14 @@ WORKLOADS: list[Workload] = [
         ROUTE,
         window=200,
     ),
-    Loaded(
+    ToolLoad(
         "stdio_one",
         "stdio one at a time, p50",
         STDIO,
         (*WITH_FLOOR, "floor_blocking"),
         unit="s",
     ),
-    Loaded(
+    ToolLoad(
         "megabyte",
         "stdio, 1 MB in and out",
         STDIO,
@@ -114,7 +114,7 @@ WORKLOADS: list[Workload] = [
         window=2,
         full_only=True,
     ),
-    Loaded(
+    ToolLoad(
         "progress",
         f"stdio, {STEPS} progress messages a call",
         STDIO,
@@ -124,19 +124,19 @@ WORKLOADS: list[Workload] = [
         window=4,
         full_only=True,
     ),
-    Loaded(
+    ToolLoad(
         "list_tools",
         "stdio, a list of 1,000 tools",
-        Way("stdio", OLDER, tools=1000),
+        Setup("stdio", OLDER, tools=1000),
         WITH_FLOOR,
         tool="",
         window=4,
         full_only=True,
     ),
-    Loaded(
+    ToolLoad(
         "websocket",
         "WebSocket, 50 at once",
-        Way("ws", OLDER),
+        Setup("ws", OLDER),
         ("mcp_trio", "floor_websocket"),
         window=50,
     ),
@@ -157,14 +157,14 @@ AHEAD_WITH_SCHEMA = {
 }
 
 
-def of_text(workload: str, what: str) -> Ratio:
+def compare_with_text(workload: str, title: str) -> Ratio:
     """Compare our throughput with structured results to that with text."""
     return Ratio(
-        what,
+        title,
         (workload, "mcp_trio"),
         ("stdio_async", "mcp_trio"),
         0.6,
-        to_what="mcp_trio, a text",
+        baseline="mcp_trio, a text",
     )
 
 
@@ -175,9 +175,9 @@ RATIOS = [
         {"python_sdk": 60, "typescript": 1.2, "tiny": 3, "floor_loop": 0.18},
     ),
     *faster("stdio_integer", "stdio pipelined, an integer", STRUCTURED),
-    of_text("stdio_integer", "stdio pipelined, an integer"),
+    compare_with_text("stdio_integer", "stdio pipelined, an integer"),
     *faster("stdio_object", "stdio pipelined, an object", STRUCTURED),
-    of_text("stdio_object", "stdio pipelined, an object"),
+    compare_with_text("stdio_object", "stdio pipelined, an object"),
     *faster("stdio_objects", "stdio pipelined, a list of 100 objects", AHEAD),
     *faster("stdio_nested", "stdio pipelined, nested arguments", AHEAD),
     *faster("stdio_schema", "stdio pipelined, a JSON Schema", AHEAD_WITH_SCHEMA),

@@ -1,12 +1,11 @@
-"""Loads from compiled programs, for rows in which the load in Python may be the limit.
+"""Loads by compiled programs, because a load in Python may be the bottleneck.
 
-Over stdio it is a small program in Go (`contenders/load_go`), over HTTP it is wrk.
+Over stdio this is a small program in Go (`contenders/load_go`), over HTTP it is wrk.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +25,32 @@ from mcp_trio.bench.target import BenchTarget, request
 from mcp_trio.bench.transports import HttpLoadConnection, LoadRequest
 from mcp_trio.load_spec import UsageError
 
-from .contenders import Contender, Unavailable, build
+from .contenders.builds import build
+from .contenders.table import Contender
+from .contenders.toolchains import find_program
 from .ratios import Ratio, faster, shorter
-from .stand import QUIET, Stand
-from .workloads import HTTP_NEWEST, NUMBERS, STDIO, Figure, Pace, Workload, median
+from .servers import QUIET, Servers
+from .workloads import (
+    HTTP_NEWEST,
+    NUMBERS,
+    STDIO,
+    Figure,
+    Pace,
+    Workload,
+    in_turn,
+    median,
+)
 
-# Built like a contender, but not one.
+# It is built like a contender, and is not one.
 GO_LOAD = Contender("load_go", "the load in Go", "load_go", "go", {})
 
-# Contenders that are fast enough to be held back by a load in Python.
+# Contenders so fast that a load in Python may be the bottleneck.
 FAST = ("mcp_trio", "tiny", "typescript", "go", "rust")
 
-# The shortest time that wrk can measure, in seconds.
+# The shortest duration that wrk accepts.
 WRK_SECONDS = 1
+# The line with the results of the script starts with this.
+WRK_RESULT = "figures: "
 WRK_SCRIPT = """
 wrk.method = "POST"
 wrk.body = [==[%s]==]
@@ -54,7 +67,7 @@ end
 
 
 class LoadRun(msgspec.Struct):
-    """The figures of one round: times in seconds, processor use in cores."""
+    """The results of one round: times in seconds, processor use in cores."""
 
     rate: float
     p50: float
@@ -65,7 +78,7 @@ class LoadRun(msgspec.Struct):
 
 
 def figure(runs: Sequence[LoadRun]) -> Figure:
-    """Return the figure of some rounds."""
+    """Return the figure for some rounds."""
     made = median([run.rate for run in runs])
     for name in ("p50", "p99", "load_took", "server_took"):
         made.about[name] = statistics.median(getattr(run, name) for run in runs)
@@ -83,19 +96,20 @@ def tool_call(tool: str, revision: str) -> LoadRequest:
 
 
 @contextmanager
-def server_time(pid: int) -> Iterator[list[float]]:
-    """Measure the cores that a server takes: one number, when the block is over."""
+def cores_used(pid: int) -> Iterator[list[float]]:
+    """Measure how many cores a server uses. The list has the result after the block."""
     server = BenchTarget([], pid=pid)
-    taken: list[float] = []
+    cores: list[float] = []
     before = server.cpu_time() or 0.0
-    begun = time.perf_counter()
-    yield taken
-    seconds = time.perf_counter() - begun
-    taken.append(((server.cpu_time() or 0.0) - before) / seconds)
+    started = time.perf_counter()
+    yield cores
+    seconds = time.perf_counter() - started
+    after = server.cpu_time() or 0.0
+    cores.append((after - before) / seconds)
 
 
 class GoLoad:
-    """The load in Go, with a server that it has started."""
+    """The load in Go, and the server that it has started."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -104,18 +118,18 @@ class GoLoad:
     def run(self, seconds: float) -> LoadRun:
         """Load the server for some seconds. Raises UsageError."""
         assert self._process.stdin is not None
-        with server_time(self._pid) as taken:
+        with cores_used(self._pid) as cores:
             self._process.stdin.write(f"{seconds}\n")
             self._process.stdin.flush()
-            found = self._read()
-        self._pid = found["pid"]
+            result = self._read()
+        self._pid = result["pid"]
         return LoadRun(
-            rate=found["rate"],
-            p50=found["p50"],
-            p99=found["p99"],
-            errors=found["errors"],
-            load_took=found["took"],
-            server_took=taken[0],
+            rate=result["rate"],
+            p50=result["p50"],
+            p99=result["p99"],
+            errors=result["errors"],
+            load_took=result["took"],
+            server_took=cores[0],
         )
 
     def _read(self) -> dict[str, Any]:
@@ -123,19 +137,16 @@ class GoLoad:
         line = self._process.stdout.readline()
         if not line:
             raise UsageError("the load in Go has ended")
-        figures: dict[str, Any] = json.loads(line)
-        return figures
+        result: dict[str, Any] = json.loads(line)
+        return result
 
 
 @contextmanager
 def go_load(
     command: Sequence[str], variables: Mapping[str, str], tool: str, window: int
 ) -> Iterator[GoLoad]:
-    """Start a server under the load in Go. Raises UsageError."""
-    try:
-        built = build(GO_LOAD)
-    except Unavailable as reason:
-        raise UsageError(f"the load in Go cannot be built: {reason}") from None
+    """Start a server under the load in Go. Raises Unavailable."""
+    built = build(GO_LOAD)
     opening = {
         "protocolVersion": STDIO.revision,
         "capabilities": {},
@@ -143,9 +154,8 @@ def go_load(
     }
     initialize = request("initialize", opening, STDIO.revision).message(0).decode()
     start = tool_call(tool, STDIO.revision).start.decode()
-    words = [*built.start, str(window), initialize, start, *command]
     process = subprocess.Popen(
-        words,
+        [*built.start, str(window), initialize, start, *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=QUIET,
@@ -153,13 +163,13 @@ def go_load(
         text=True,
     )
     with process:
-        # At the end of the block its input ends; then it does, and so does the server.
+        # Leaving the block closes its input, which ends it and the server.
         yield GoLoad(process)
 
 
 @dataclass(frozen=True)
-class StdioByGo:
-    """A tool that is called over stdio by the load in Go."""
+class GoToolLoad:
+    """Calls of a tool over stdio, by the load in Go."""
 
     name: str
     title: str
@@ -170,28 +180,28 @@ class StdioByGo:
     unit = "calls/s"
 
     def measure(
-        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+        self, servers: Servers, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Load all contenders in turn. Raises UsageError."""
+        """Load all contenders in turn. Raises UsageError and Unavailable."""
         with ExitStack() as closing:
             loads = {}
-            for one in contenders:
-                command, variables = stand.command(one)
-                loads[one.name] = closing.enter_context(
+            for contender in contenders:
+                command, variables = servers.stdio_command(contender)
+                loads[contender.name] = closing.enter_context(
                     go_load(command, variables, self.tool, self.window)
                 )
             for load in loads.values():
                 load.run(pace.warm_up)
-            rounds: dict[str, list[LoadRun]] = {name: [] for name in loads}
-            for _ in range(pace.rounds):
-                for name, load in loads.items():
-                    rounds[name].append(load.run(pace.seconds))
-            return {name: figure(runs) for name, runs in rounds.items()}
+            measurements = {
+                name: partial(load.run, pace.seconds) for name, load in loads.items()
+            }
+            runs_by_contender = in_turn(measurements, pace.rounds)
+        return {name: figure(runs) for name, runs in runs_by_contender.items()}
 
 
 @dataclass(frozen=True)
-class HttpByWrk:
-    """A tool that is called over HTTP by wrk."""
+class WrkLoad:
+    """Calls of a tool over HTTP, by wrk."""
 
     name: str
     title: str
@@ -199,61 +209,69 @@ class HttpByWrk:
     contenders: tuple[str, ...]
     full_only: bool = True
     unit = "calls/s"
-    way = HTTP_NEWEST
+    setup = HTTP_NEWEST
 
     def measure(
-        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+        self, servers: Servers, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Load all contenders in turn. Raises UsageError."""
-        wrk = shutil.which("wrk")
-        if wrk is None:
-            raise UsageError("there is no `wrk` on the PATH")
-        with ExitStack() as closing, tempfile.TemporaryDirectory() as folder:
-            servers = {
-                one.name: closing.enter_context(stand.reached(one, self.way))
-                for one in contenders
+        """Load all contenders in turn. Raises UsageError and Unavailable."""
+        with ExitStack() as closing:
+            targets = {
+                contender.name: closing.enter_context(
+                    servers.connect(contender, self.setup)
+                )
+                for contender in contenders
             }
-            rounds: dict[str, list[LoadRun]] = {name: [] for name in servers}
-            for _ in range(1 + pace.rounds):
-                for name, server in servers.items():
-                    rounds[name].append(self.run(wrk, server, Path(folder)))
-            # The first round warms up.
-            return {name: figure(runs[1:]) for name, runs in rounds.items()}
+            return self.load_in_turn(targets, pace)
 
-    def run(self, wrk: str, server: BenchTarget, folder: Path) -> LoadRun:
+    def load_in_turn(
+        self, targets: Mapping[str, BenchTarget], pace: Pace
+    ) -> dict[str, Figure]:
+        """Load running servers in turn. Raises UsageError and Unavailable."""
+        wrk = find_program("wrk")
+        with tempfile.TemporaryDirectory() as folder:
+            measurements = {
+                name: partial(self._run, wrk, target, Path(folder))
+                for name, target in targets.items()
+            }
+            runs_by_case = in_turn(measurements, 1 + pace.rounds)
+        # The first round is a warm-up.
+        return {name: figure(runs[1:]) for name, runs in runs_by_case.items()}
+
+    def _run(self, wrk: str, server: BenchTarget, folder: Path) -> LoadRun:
         """Load a server for a second. Raises UsageError."""
         connection = server.connections[0]
         assert isinstance(connection, HttpLoadConnection)
         script = folder / "load.lua"
         script.write_text(self._script(connection))
-        command = [wrk, "-t", "1", "-c", str(self.way.connections)]
+        command = [wrk, "-t", "1", "-c", str(self.setup.connections)]
         command += ["-d", f"{WRK_SECONDS}s", "--latency", "-s", str(script)]
         assert server.pid is not None
         before = processor_time_of_children()
-        with server_time(server.pid) as taken:
+        with cores_used(server.pid) as cores:
             done = subprocess.run(
                 [*command, connection.url], capture_output=True, text=True, check=False
             )
-        found = figures_of(done.stdout)
-        seconds = found["microseconds"] / 1e6
+        result = parse_wrk_output(done.stdout)
+        seconds = result["microseconds"] / 1e6
         return LoadRun(
-            rate=(found["requests"] - found["errors"]) / seconds,
-            p50=found["p50"] / 1e6,
-            p99=found["p99"] / 1e6,
-            errors=found["errors"],
+            rate=(result["requests"] - result["errors"]) / seconds,
+            p50=result["p50"] / 1e6,
+            p99=result["p99"] / 1e6,
+            errors=result["errors"],
             load_took=(processor_time_of_children() - before) / seconds,
-            server_took=taken[0],
+            server_took=cores[0],
         )
 
     def _script(self, connection: HttpLoadConnection) -> str:
-        """Return what wrk sends, as its language has it."""
-        load = tool_call(self.tool, self.way.revision)
+        """Return the script in Lua that says what wrk sends."""
+        load = tool_call(self.tool, self.setup.revision)
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
         }
-        given = connection.session_headers + load.head
-        for line in given.decode().splitlines():
+        request_headers = connection.session_headers + load.head
+        for line in request_headers.decode().splitlines():
             name, _, value = line.partition(": ")
             headers[name] = value
         lines = [
@@ -262,18 +280,17 @@ class HttpByWrk:
         return WRK_SCRIPT % (load.message(1).decode(), "\n".join(lines))
 
 
-def figures_of(output: str) -> dict[str, int]:
-    """Return what the script of wrk has printed. Raises UsageError."""
+def parse_wrk_output(output: str) -> dict[str, int]:
+    """Return the results that the script printed. Raises UsageError."""
     for line in output.splitlines():
-        head, _, rest = line.partition("figures: ")
-        if not head and rest:
-            figures: dict[str, int] = json.loads(rest)
-            return figures
-    raise UsageError(f"wrk has printed no figures: {output[-200:]!r}")
+        if line.startswith(WRK_RESULT):
+            result: dict[str, int] = json.loads(line.removeprefix(WRK_RESULT))
+            return result
+    raise UsageError(f"wrk has printed no results: {output[-200:]!r}")
 
 
 def processor_time_of_children() -> float:
-    """Return the seconds that children of this process took that have ended."""
+    """Return the processor seconds of child processes that have ended."""
     if sys.platform == "win32":
         raise NotImplementedError("wrk runs on Linux, macOS and other Unix systems")
     import resource
@@ -283,19 +300,19 @@ def processor_time_of_children() -> float:
 
 
 WORKLOADS: list[Workload] = [
-    StdioByGo(
+    GoToolLoad(
         "stdio_async_go",
         "stdio pipelined, async tool, load in Go",
         "add",
         (*FAST, "floor_loop"),
     ),
-    StdioByGo(
+    GoToolLoad(
         "stdio_object_go",
         "stdio pipelined, an object with an output schema, load in Go",
         "user",
         FAST,
     ),
-    HttpByWrk(
+    WrkLoad(
         "http_newest_wrk",
         "HTTP, 16 connections, 2026-07-28, load by wrk",
         "add",

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from .contenders import NEWEST, OLDER
+from .contenders.table import NEWEST, OLDER
 from .ratios import Bounds, Ratio, faster, shorter
-from .stand import Way
-from .workloads import HTTP_NEWEST, PEERS, Loaded, Workload
+from .servers import Setup
+from .workloads import HTTP_NEWEST, PEERS, ToolLoad, Workload
 
 WITHOUT_FLOOR = ("mcp_trio", "python_sdk_streams", *PEERS)
 WITH_FLOOR = (*WITHOUT_FLOOR, "floor_httptools")
 
 WORKLOADS: list[Workload] = [
-    Loaded(
+    ToolLoad(
         "http_session",
         "HTTP, 16 connections, 2025-11-25 with a session",
-        Way("http", OLDER, 16),
+        Setup("http", OLDER, 16),
         WITH_FLOOR,
     ),
-    Loaded(
+    ToolLoad(
         "http_sessionless",
         "HTTP, 16 connections, 2025-11-25 without a session",
-        Way("stateless", OLDER, 16, session=False),
+        Setup("stateless", OLDER, 16, session=False),
         WITH_FLOOR,
         full_only=True,
     ),
-    Loaded("http_newest", "HTTP, 16 connections, 2026-07-28", HTTP_NEWEST, WITH_FLOOR),
-    Loaded(
+    ToolLoad(
+        "http_newest", "HTTP, 16 connections, 2026-07-28", HTTP_NEWEST, WITH_FLOOR
+    ),
+    ToolLoad(
         "http_object",
         "HTTP, 16 connections, 2026-07-28, an object with an output schema",
         HTTP_NEWEST,
         WITHOUT_FLOOR,
         "user",
     ),
-    Loaded(
+    ToolLoad(
         "http_hypercorn",
         "HTTP under hypercorn, 16 connections, 2025-11-25",
-        Way("http", OLDER, 16),
+        Setup("http", OLDER, 16),
         (
             "mcp_trio_hypercorn",
             "python_sdk_streams",
@@ -44,23 +46,24 @@ WORKLOADS: list[Workload] = [
             "floor_hypercorn",
         ),
     ),
-    Loaded(
+    ToolLoad(
         "http_1",
         "HTTP, 1 connection, 2026-07-28",
-        Way("stateless", NEWEST),
+        Setup("stateless", NEWEST),
         WITH_FLOOR,
         full_only=True,
     ),
-    Loaded(
+    ToolLoad(
         "http_64",
         "HTTP, 64 connections, 2026-07-28",
-        Way("stateless", NEWEST, 64),
+        Setup("stateless", NEWEST, 64),
         WITH_FLOOR,
         full_only=True,
     ),
 ]
 
-# The bound is for the Python SDK with its defaults. It is also shown with JSON replies.
+# The bound applies to the Python SDK with its defaults. With JSON replies, it is only
+# shown.
 PEER_BOUNDS: Bounds = {
     "python_sdk_streams": 20,
     "python_sdk": None,
@@ -71,11 +74,11 @@ PEER_BOUNDS: Bounds = {
 }
 
 
-def peers(workload: str, what: str) -> list[Ratio]:
+def peers(workload: str, title: str) -> list[Ratio]:
     """Compare throughput with that of the peers, and p99 with the Rust SDK's."""
     return [
-        *faster(workload, what, PEER_BOUNDS),
-        *shorter(workload, f"{what}, p99", {"rust": 1}, part="p99"),
+        *faster(workload, title, PEER_BOUNDS),
+        *shorter(workload, f"{title}, p99", {"rust": 1}, part="p99"),
     ]
 
 

@@ -1,14 +1,14 @@
 """All workloads and their ratios.
 
 A module of workloads has two lists: `WORKLOADS`, and `RATIOS` between their figures. To
-add one, import it here and append it to `MODULES`. The order is that of the report.
+add a module, import it here and append it to `MODULES`. The report has the same order.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from . import calls, compiled, http_calls, shared, specials, starts, tasks
+from . import calls, compiled, http_calls, scale, shared, starts, tasks
 from .ratios import Ratio
 from .workloads import Workload
 
@@ -24,7 +24,7 @@ MODULES: tuple[Module, ...] = (
     calls,
     http_calls,
     starts,
-    specials,
+    scale,
     tasks,
     shared,
     compiled,

@@ -26,8 +26,8 @@ from typing import Any
 from mcp_trio.bench.target import BenchTarget
 from mcp_trio.transports.http.sessions import Sessions
 
-from .contenders import NEWEST, OLDER, free_port
-from .shared import listening
+from .contenders.table import NEWEST, OLDER
+from .servers import free_port, running_server
 
 SERVER = """
 from mcp_trio import Context, Server
@@ -265,12 +265,12 @@ def running() -> Iterator[Client]:
         options = ["--port", str(redis_port), "--bind", "127.0.0.1", "--dir", folder]
         options += ["--appendonly", "yes", "--save", ""]
         redis = ["redis-server", *options]
-        stack.enter_context(listening(redis, redis_port))
+        stack.enter_context(running_server(redis, redis_port))
         port = free_port()
         server = [sys.executable, "-m", "mcp_trio", "run", str(spec)]
         server += ["--http", f"127.0.0.1:{port}", "--log-level", "error"]
         server += ["--store", f"redis://127.0.0.1:{redis_port}/0"]
-        pid = stack.enter_context(listening(server, port))
+        pid = stack.enter_context(running_server(server, port))
         yield Client(port, pid, RedisInfo(redis_port))
 
 

@@ -1,4 +1,4 @@
-"""Servers that start, and servers that have nothing to do."""
+"""The start of a server, and idle servers."""
 
 from __future__ import annotations
 
@@ -7,46 +7,47 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mcp_trio.bench.target import BenchTarget, reach
 from mcp_trio.load_spec import UsageError
 
-from .contenders import OLDER, SOURCES, Contender, environment
+from .contenders.table import OLDER, SOURCES, Contender
 from .ratios import Ratio, shorter
-from .stand import QUIET, Stand
-from .workloads import PEERS, STDIO, Figure, Pace, Workload, median
+from .servers import QUIET, Servers, environment
+from .workloads import PEERS, STDIO, Figure, Pace, Workload, in_turn, median
 
 
-def started(
-    stand: Stand, contender: Contender, variables: Mapping[str, str] | None = None
+def start(
+    servers: Servers, contender: Contender, variables: Mapping[str, str] | None = None
 ) -> AbstractContextManager[BenchTarget]:
     """Start a contender on stdio by its usual command. Raises UsageError."""
     if contender.name != "mcp_trio":
-        return stand.reached(contender, STDIO, variables)
+        return servers.connect(contender, STDIO, variables)
     program = str(SOURCES / contender.folder / contender.program)
     command = [sys.executable, "-m", "mcp_trio", "run", program]
-    surroundings = {**environment(contender), **(variables or {})}
-    return reach(command, OLDER, env=surroundings, stderr=QUIET)
+    env = {**environment(contender), **(variables or {})}
+    return reach(command, OLDER, env=env, stderr=QUIET)
 
 
 def import_time(variables: Mapping[str, str]) -> float:
-    """Return the seconds of a process that only imports the libraries."""
-    begun = time.perf_counter()
+    """Return how long a process takes that only imports the libraries."""
+    started = time.perf_counter()
     command = [sys.executable, "-c", "import trio, msgspec"]
     subprocess.run(command, check=True, env={**os.environ, **variables})
-    return time.perf_counter() - begun
+    return time.perf_counter() - started
 
 
 @dataclass(frozen=True)
 class StartUp:
-    """From the start of a process until it has answered initialize.
+    """The time from the start of a process to its reply to initialize.
 
-    If `first`, every start is the first one of its kind: there are no .pyc files, of
-    the standard library neither.
+    If `first`, each start is like the first one on a machine: there are no .pyc files,
+    not even for the standard library.
     """
 
     name: str
@@ -57,63 +58,75 @@ class StartUp:
     unit = "s"
 
     def measure(
-        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+        self, servers: Servers, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Start each in turn. The first round fills the system's caches."""
-        rounds: dict[str, list[float]] = {one.name: [] for one in contenders}
-        rounds["floor_import"] = []
-        count = pace.rounds if self.first else 2 * pace.rounds
-        for _ in range(1 + count):
-            for one in contenders:
-                with tempfile.TemporaryDirectory() as folder:
-                    variables = self._variables(folder)
-                    with started(stand, one, variables) as server:
-                        rounds[one.name].append(server.start_up or 0)
-            with tempfile.TemporaryDirectory() as folder:
-                rounds["floor_import"].append(import_time(self._variables(folder)))
-        return {name: median(times[1:]) for name, times in rounds.items()}
-
-    def _variables(self, folder: str) -> dict[str, str]:
-        """Return what makes Python look for .pyc files in an empty folder."""
+        """Start the contenders in turn. Raises UsageError."""
+        measurements: dict[str, Callable[[], float]] = {}
+        for contender in contenders:
+            measurements[contender.name] = partial(self._start, servers, contender)
+        measurements["floor_import"] = self._import
+        rounds = pace.rounds
         if not self.first:
-            return {}
-        return {"PYTHONPYCACHEPREFIX": folder}
+            rounds *= 2
+        # The first round fills the system's caches.
+        times_by_contender = in_turn(measurements, 1 + rounds)
+        return {name: median(times[1:]) for name, times in times_by_contender.items()}
+
+    def _start(self, servers: Servers, contender: Contender) -> float:
+        with (
+            self._variables() as variables,
+            start(servers, contender, variables) as server,
+        ):
+            return server.start_up or 0
+
+    def _import(self) -> float:
+        with self._variables() as variables:
+            return import_time(variables)
+
+    @contextmanager
+    def _variables(self) -> Iterator[dict[str, str]]:
+        """Let Python look for .pyc files in an empty folder, if `first`."""
+        if not self.first:
+            yield {}
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            yield {"PYTHONPYCACHEPREFIX": folder}
 
 
 @dataclass(frozen=True)
 class IdleServers:
-    """Servers that were opened and have nothing to do, as a desktop host keeps them.
+    """Servers that have answered initialize and are idle, as in a desktop host.
 
-    The figure is the memory of all of them. Memory that they share counts once.
+    The figure is their memory together. Memory that they share counts once.
     """
 
     name = "idle"
     title = "twenty idle servers"
     unit = "B"
-    # To start FastMCP so often takes too long.
+    # Starting FastMCP so often would take too long.
     contenders = ("mcp_trio", "python_sdk", "tiny", "typescript", "go", "rust")
     full_only = True
-    servers = 20
-    settle = 1.0
+    number = 20
+    settle_seconds = 1.0
     seconds = 3.0
 
     def measure(
-        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+        self, servers: Servers, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Start the servers of one contender after another."""
+        """Measure one contender after another. Raises UsageError."""
         figures = {}
-        for one in contenders:
+        for contender in contenders:
             with ExitStack() as closing:
-                servers = [
-                    closing.enter_context(started(stand, one))
-                    for _ in range(self.servers)
+                targets = [
+                    closing.enter_context(start(servers, contender))
+                    for _ in range(self.number)
                 ]
-                figures[one.name] = self._figure(servers)
+                figures[contender.name] = self._figure(targets)
         return figures
 
-    def _figure(self, servers: Sequence[BenchTarget]) -> Figure:
-        pids = [server.pid for server in servers if server.pid is not None]
-        time.sleep(self.settle)
+    def _figure(self, targets: Sequence[BenchTarget]) -> Figure:
+        pids = [target.pid for target in targets if target.pid is not None]
+        time.sleep(self.settle_seconds)
         before = sum(map(wake_ups, pids))
         time.sleep(self.seconds)
         after = sum(map(wake_ups, pids))
@@ -123,7 +136,10 @@ class IdleServers:
 
 
 def wake_ups(pid: int) -> int:
-    """Return how often the threads of a process have begun to wait. Raises UsageError."""
+    """Return how often the threads of a process have started to wait.
+
+    Raises UsageError.
+    """
     total = 0
     for thread in process_folder(pid).glob("task/*"):
         for line in lines_of(thread / "status"):
@@ -133,23 +149,26 @@ def wake_ups(pid: int) -> int:
 
 
 def own_memory(pid: int) -> int:
-    """Return the bytes of a process, with its part of what others share with it."""
+    """Return the memory of a process, including its part of shared memory.
+
+    Raises UsageError.
+    """
     for line in lines_of(process_folder(pid) / "smaps_rollup"):
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
-    raise UsageError(f"the system does not say how much memory process {pid} has")
+    raise UsageError(f"the system does not report the memory of process {pid}")
 
 
 def process_folder(pid: int) -> Path:
-    """Return what the system tells about a process. Raises UsageError."""
+    """Return the folder of a process in /proc. Raises UsageError."""
     folder = Path("/proc") / str(pid)
     if not folder.is_dir():
-        raise UsageError("idle servers are measured on Linux, while they run")
+        raise UsageError(f"{folder} does not exist: idle servers are measured on Linux")
     return folder
 
 
 def lines_of(file: Path) -> Iterator[str]:
-    """Return the lines of a file, none if it has gone."""
+    """Return the lines of a file, none if it does not exist anymore."""
     try:
         return iter(file.read_text().splitlines())
     except OSError:
@@ -186,7 +205,7 @@ RATIOS = [
         None,
         0,
         at_most=True,
-        to_what="in itself",
+        baseline="(absolute)",
         part="wake-ups",
         unit="a second",
     ),

@@ -1,14 +1,14 @@
-"""Workloads of tasks: created, polled and finished over 16 connections, and what they leave in memory."""
+"""Tasks: how fast they are created, polled and finished, and the memory they take."""
 
 from __future__ import annotations
 
 import selectors
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -19,77 +19,81 @@ from mcp_trio.load_spec import UsageError
 from mcp_trio.protocol.params import VENDOR
 from mcp_trio.protocol.types import Json
 
-from .contenders import NEWEST, SOURCES, Contender, environment, free_port
-from .ratios import Ratio
-from .stand import QUIET, Stand, end, wait_until_it_listens
-from .workloads import NUMBERS, Figure, Pace, Workload, median
+from .contenders.table import NEWEST, SOURCES, Contender
+from .ratios import Ratio, increase
+from .servers import Servers, environment, free_port, running_server
+from .workloads import NUMBERS, Figure, Pace, Workload, in_turn, median, throughput
 
 CONNECTIONS = 16
 TASKS = 10_000
 QUICK_TASKS = 1_000
-# Parts in which the tasks are created, each a round.
+# Tasks are created in this many parts. Each is a round.
 PARTS = 10
 DECLARED: Json = {f"{VENDOR}clientCapabilities": {"extensions": {f"{VENDOR}tasks": {}}}}
-# Seconds for which tasks are kept: longer than a run, or as long as it takes to make and poll them on a slow machine.
-LONG = 3600.0
-SHORT = 40.0
-QUICK_SHORT = 10.0
-# Seconds until the server has looked for expired tasks.
-TO_FORGET = 4.0
+# The time to live of tasks in seconds: longer than a run, or long enough to create and
+# poll them on a slow machine.
+LONG_TTL = 3600.0
+SHORT_TTL = 40.0
+QUICK_SHORT_TTL = 10.0
+# Seconds until the server has removed tasks that have expired.
+CLEANUP = 4.0
+
+# The cases that are compared.
+CALL = "a plain call"
+WORKING_POLL = "a poll of a working task"
+LATER_CALL = "a plain call, later"
+FINISHED_POLL = "a poll of a finished task"
 
 
 @contextmanager
-def server_of_tasks(contender: Contender, ttl: float) -> Iterator[BenchTarget]:
-    """A new process, with connections that are open. Raises UsageError."""
+def task_server(contender: Contender, ttl: float) -> Iterator[BenchTarget]:
+    """Start a server whose tasks live for `ttl` seconds. Raises UsageError."""
     port = free_port()
     program = str(SOURCES / contender.folder / "tasks.py")
-    process = subprocess.Popen(
-        [sys.executable, program, str(port), str(ttl)],
-        stdin=subprocess.DEVNULL,
-        stderr=QUIET,
-        env=environment(contender),
-    )
-    try:
-        wait_until_it_listens(process, port)
-        url = f"http://127.0.0.1:{port}/mcp"
-        with reach(url, NEWEST, CONNECTIONS) as server:
-            server.pid = process.pid
-            yield server
-    finally:
-        end(process)
+    command = [sys.executable, program, str(port), str(ttl)]
+    url = f"http://127.0.0.1:{port}/mcp"
+    with (
+        running_server(command, port, environment(contender)) as pid,
+        reach(url, NEWEST, CONNECTIONS) as server,
+    ):
+        server.pid = pid
+        yield server
 
 
 def task_request(method: str, params: Json) -> LoadRequest:
-    """A request of a client that knows tasks."""
+    """Return a request of a client that declares the tasks extension."""
     return request(method, {**params, "_meta": DECLARED}, NEWEST)
 
 
-def create(server: BenchTarget, number: int) -> list[str]:
-    """Create tasks as fast as the server answers; return their ids. Raises UsageError."""
+def create_tasks(server: BenchTarget, number: int) -> list[str]:
+    """Create tasks as fast as the server answers. Returns their ids.
+
+    Raises UsageError.
+    """
     call = task_request("tools/call", {"name": "job", "arguments": NUMBERS})
     ids: list[str] = []
     sent = 0
     with selectors.DefaultSelector() as selector:
-        for wire in server.connections:
-            selector.register(wire.read_fd, selectors.EVENT_READ, wire)
-            wire.write([(call, sent)])
+        for connection in server.connections:
+            selector.register(connection.read_fd, selectors.EVENT_READ, connection)
+            connection.write([(call, sent)])
             sent += 1
         while len(ids) < number:
             ready = selector.select(60)
             if not ready:
                 raise UsageError(f"only {len(ids):,} of {number:,} tasks were created")
             for key, _ in ready:
-                wire = key.data
-                for reply in wire.read():
-                    ids.append(task_of(reply)["taskId"])
+                connection = key.data
+                for reply in connection.read():
+                    ids.append(task_in(reply)["taskId"])
                     if sent < number:
-                        wire.write([(call, sent)])
+                        connection.write([(call, sent)])
                         sent += 1
     return ids
 
 
-def task_of(reply: bytes) -> Json:
-    """The task in a reply. Raises UsageError."""
+def task_in(reply: bytes) -> Json:
+    """Return the task in a reply. Raises UsageError."""
     message = msgspec.json.decode(reply)
     if "error" in message:
         raise UsageError(f"the server refused: {message['error']['message']}")
@@ -97,153 +101,140 @@ def task_of(reply: bytes) -> Json:
     return task
 
 
-def ask(wire: LoadConnection, asked: LoadRequest) -> Json:
-    """Send one request, and return what it shows. Raises UsageError."""
-    return task_of(wire.ask(asked.message(0), asked.head, id=0))
-
-
-def polls_of(ids: Sequence[str]) -> list[LoadRequest]:
-    """A request for each task."""
+def poll_requests(ids: Sequence[str]) -> list[LoadRequest]:
+    """Return a request for the state of each task."""
     return [task_request("tasks/get", {"taskId": id}) for id in ids]
 
 
-def release(server: BenchTarget, polls: Sequence[LoadRequest]) -> float:
-    """Let all tasks end; return the seconds until the last was done. Raises UsageError."""
-    wire = server.connections[0]
+def ask(connection: LoadConnection, load_request: LoadRequest) -> bytes:
+    """Send one request and return the reply."""
+    return connection.ask(load_request.message(0), load_request.head, id=0)
+
+
+def finish_tasks(server: BenchTarget, polls: Sequence[LoadRequest]) -> float:
+    """Let all tasks finish. Returns how long the last one took. Raises UsageError."""
+    connection = server.connections[0]
+    release = task_request("tools/call", {"name": "release", "arguments": {}})
     started = time.perf_counter()
-    wire.ask(*_plain(task_request("tools/call", {"name": "release", "arguments": {}})))
-    # They are worked on in their order.
-    while ask(wire, polls[-1])["status"] == "working":
+    ask(connection, release)
+    # The tasks run in the order of their creation.
+    while task_in(ask(connection, polls[-1]))["status"] == "working":
         time.sleep(0.01)
-    taken = time.perf_counter() - started
-    for one in (polls[0], polls[-1]):
-        if ask(wire, one)["status"] != "completed":
+    seconds = time.perf_counter() - started
+    for poll in (polls[0], polls[-1]):
+        if task_in(ask(connection, poll))["status"] != "completed":
             raise UsageError("a task was not completed")
-    return taken
+    return seconds
 
 
-def _plain(asked: LoadRequest) -> tuple[bytes, bytes, int]:
-    return asked.message(0), asked.head, 0
+def plain_call() -> LoadRequest:
+    """Return a call that does not create a task."""
+    return task_request("tools/call", {"name": "add", "arguments": NUMBERS})
 
 
 @dataclass(frozen=True)
 class TaskRates:
-    """Tasks created, polled and finished, in turn with plain calls of a tool."""
+    """How fast tasks are created, polled and finished, compared with plain calls."""
 
     name = "tasks"
-    title = "tasks, HTTP, 16 connections, 10,000 of them"
+    title = "tasks, HTTP, 16 connections"
     unit = "calls/s"
     contenders = ("mcp_trio",)
     full_only = False
 
     def measure(
-        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+        self, servers: Servers, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Polls and plain calls take turns, round after round. Raises UsageError."""
-        number = TASKS if pace.many else QUICK_TASKS
-        with server_of_tasks(contenders[0], LONG) as server:
-            plain = task_request("tools/call", {"name": "add", "arguments": NUMBERS})
-            server.load([plain], 1, pace.warm_up)
-            ids, created = self._create(server, number)
-            polls = polls_of(ids)
-            loads = {"a plain call": [plain], "a poll of a working task": polls}
-            runs = self._in_turn(server, loads, pace)
-            finished = number / release(server, polls)
-            loads = {"a plain call, then": [plain], "a poll of a finished task": polls}
-            runs |= self._in_turn(server, loads, pace)
-        figures = {"tasks created": median(created)}
-        figures |= {name: self._figure(some) for name, some in runs.items()}
-        return figures | {"tasks finished": median([finished])}
+        """Return the rates. Polls and plain calls take turns. Raises UsageError."""
+        number = TASKS if pace.full else QUICK_TASKS
+        with task_server(contenders[0], LONG_TTL) as server:
+            call = plain_call()
+            server.load([call], 1, pace.warm_up)
+            ids, rates = self._create(server, number)
+            polls = poll_requests(ids)
+            figures = {f"{number:,} tasks created": median(rates)}
+            figures |= self._in_turn(server, {CALL: [call], WORKING_POLL: polls}, pace)
+            finished = number / finish_tasks(server, polls)
+            figures |= self._in_turn(
+                server, {LATER_CALL: [call], FINISHED_POLL: polls}, pace
+            )
+            figures[f"{number:,} tasks finished"] = median([finished])
+        return figures
 
     def _create(
         self, server: BenchTarget, number: int
     ) -> tuple[list[str], list[float]]:
-        """All tasks, and the rate of each part."""
+        """Create the tasks. Returns their ids, and the rate of each part."""
         ids: list[str] = []
         rates = []
+        part = number // PARTS
         for _ in range(PARTS):
             started = time.perf_counter()
-            ids += create(server, number // PARTS)
-            rates.append(number / PARTS / (time.perf_counter() - started))
+            ids += create_tasks(server, part)
+            rates.append(part / (time.perf_counter() - started))
         return ids, rates
 
     def _in_turn(
         self, server: BenchTarget, loads: dict[str, list[LoadRequest]], pace: Pace
-    ) -> dict[str, list[Run]]:
-        runs: dict[str, list[Run]] = {name: [] for name in loads}
-        for _ in range(1 + 2 * pace.rounds):
-            for name, load in loads.items():
-                runs[name].append(server.load(load, 1, pace.seconds))
-        return {name: some[1:] for name, some in runs.items()}
-
-    def _figure(self, runs: list[Run]) -> Figure:
-        made = median([run.rate for run in runs])
-        made.about["errors"] = sum(sum(run.errors.values()) for run in runs)
-        made.about["limited_by_the_load"] = any(run.is_limited for run in runs)
-        return made
+    ) -> dict[str, Figure]:
+        """Send the loads in turn."""
+        measurements = {
+            name: partial(server.load, requests, 1, pace.seconds)
+            for name, requests in loads.items()
+        }
+        runs_by_load: dict[str, list[Run]] = in_turn(measurements, 1 + 2 * pace.rounds)
+        # The first round is a warm-up.
+        return {name: throughput(runs[1:]) for name, runs in runs_by_load.items()}
 
 
 @dataclass(frozen=True)
 class TaskMemory:
-    """Resident memory before the first task, with all of them, and after the last has expired."""
+    """Resident memory before, with and after many tasks."""
 
     name = "tasks_memory"
-    title = "memory of 10,000 tasks, polled, finished and expired"
+    title = "memory of tasks, polled, finished and expired"
     unit = "B"
     contenders = ("mcp_trio",)
     full_only = False
 
     def measure(
-        self, stand: Stand, contenders: Sequence[Contender], pace: Pace
+        self, servers: Servers, contenders: Sequence[Contender], pace: Pace
     ) -> dict[str, Figure]:
-        """Make, poll and finish them before the first expires, and wait for the last. Raises UsageError."""
-        number = TASKS if pace.many else QUICK_TASKS
-        ttl = SHORT if pace.many else QUICK_SHORT
-        with server_of_tasks(contenders[0], ttl) as server:
-            plain = task_request("tools/call", {"name": "add", "arguments": NUMBERS})
-            server.load([plain], 1, pace.warm_up)
+        """Create, poll and finish tasks, and let them expire. Raises UsageError."""
+        number = TASKS if pace.full else QUICK_TASKS
+        ttl = SHORT_TTL if pace.full else QUICK_SHORT_TTL
+        with task_server(contenders[0], ttl) as server:
+            server.load([plain_call()], 1, pace.warm_up)
             before = server.memory() or 0
-            polls = polls_of(create(server, number))
+            polls = poll_requests(create_tasks(server, number))
             server.load(polls, 1, ttl, number)
-            release(server, polls)
-            held = server.memory() or 0
+            finish_tasks(server, polls)
+            finished = server.memory() or 0
             self._wait_for_expiry(server.connections[0], polls[-1], ttl)
             after = server.memory() or 0
         sizes = {
             "before the first task": before,
-            "all finished": held,
-            "the last expired": after,
+            f"{number:,} tasks finished": finished,
+            "all expired": after,
         }
         return {name: median([float(size)]) for name, size in sizes.items()}
 
     def _wait_for_expiry(
-        self, wire: LoadConnection, poll: LoadRequest, ttl: float
+        self, connection: LoadConnection, poll: LoadRequest, ttl: float
     ) -> None:
-        """Wait until the last task does not exist any more. Raises UsageError."""
-        until = time.monotonic() + 2 * ttl
-        while b'"error"' not in wire.ask(*_plain(poll)):
-            if time.monotonic() > until:
+        """Wait until the last task does not exist anymore. Raises UsageError."""
+        deadline = time.monotonic() + 2 * ttl
+        while b'"error"' not in ask(connection, poll):
+            if time.monotonic() > deadline:
                 raise UsageError(f"a task has not expired within {2 * ttl:g} s")
             time.sleep(0.2)
-        time.sleep(TO_FORGET)
+        time.sleep(CLEANUP)
 
 
 WORKLOADS: list[Workload] = [TaskRates(), TaskMemory()]
-RATIOS = [
-    Ratio(
-        "a poll of a task that works",
-        ("tasks", "a plain call"),
-        ("tasks", "a poll of a working task"),
-        1.3,
-        at_most=True,
-        to_what="a plain call",
-    ),
-    Ratio(
-        "a poll of a task that is finished",
-        ("tasks", "a plain call, then"),
-        ("tasks", "a poll of a finished task"),
-        1.3,
-        at_most=True,
-        to_what="a plain call",
+RATIOS: list[Ratio] = [
+    increase("tasks", "a poll of a working task", CALL, WORKING_POLL, 1.3, CALL),
+    increase(
+        "tasks", "a poll of a finished task", LATER_CALL, FINISHED_POLL, 1.3, CALL
     ),
 ]

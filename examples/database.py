@@ -114,7 +114,7 @@ def query(sql: str) -> Rows:
                 else problem
             )
             raise ToolError(
-                f"The query failed: {why}; one SELECT is wanted, from {', '.join(names())}"
+                f"The query failed: {why}; one SELECT is wanted, from {tables}"
             ) from None
         if cursor.description is None:
             raise ToolError("The query is empty; one SELECT is wanted")

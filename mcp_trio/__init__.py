@@ -98,7 +98,7 @@ __all__ = [
     "token_file",
 ]
 
-# Public names that most servers do without, and their modules. They are imported when
+# Public names that most servers do not use -> their modules. They are imported when
 # they are first used.
 _DEFERRED = {
     "Elicit": "server.client_requests",

@@ -244,14 +244,14 @@ DATABASES = {
     """,
 }
 
-# What a query may return and use. Steps are those of SQLite's virtual machine: all of
-# them take a few milliseconds, unless they call costly functions. The bounds on steps
-# and on the size of a value, in bytes, also bound the memory that a query can use.
+# Limits on queries. Steps are those of SQLite's virtual machine: all of them take a few
+# milliseconds, unless they call expensive functions. The limits on steps and on the
+# size of a value, in bytes, also limit the memory of a query.
 MAX_ROWS = 100
 MAX_STEPS = 200_000
 MAX_SECONDS = 0.5
 MAX_VALUE = 4_000
-# How many steps SQLite takes from one check of the bounds to the next.
+# The number of steps between two checks of the limits.
 STEPS_PER_CHECK = 200
 
 
@@ -310,12 +310,12 @@ def query_database(
 def as_json(
     row: tuple[str | int | float | bytes | None, ...],
 ) -> list[str | int | float | None]:
-    """Return a row's values as JSON can hold them: bytes become hexadecimal digits."""
+    """Return a row's values as JSON. Bytes become hexadecimal digits."""
     return [value.hex() if isinstance(value, bytes) else value for value in row]
 
 
 def open_database(name: str) -> sqlite3.Connection:
-    """Open a fresh copy of a database. It can be read, for a short time."""
+    """Open a new copy of a database, for reading, with limits."""
     import sqlite3
 
     allowed = {
@@ -344,7 +344,7 @@ def open_database(name: str) -> sqlite3.Connection:
 
 
 def explain(problem: str) -> str:
-    """Rephrase a message of SQLite's that would not be understood by itself."""
+    """Rephrase an SQLite message that would not be understood on its own."""
     if problem == "interrupted":
         return "The query takes too long; ask for less"
     if "authoriz" in problem:

@@ -1,4 +1,4 @@
-"""From a SPEC, `server.py` or `package.module:obj`, to a Server."""
+"""Loads a Server from a SPEC, such as `server.py` or `package.module:obj`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_SERVER = (
     "it has no Server object; create one at the top level: "
     'server = mcp_trio.Server("name")'
 )
-# Where the frames of a traceback are not the user's code.
+# The prefixes of files that are not the user's code, in a traceback.
 _NOT_THE_USERS = (
     os.path.dirname(os.path.abspath(__file__)),
     os.path.dirname(os.__file__),
@@ -28,15 +28,15 @@ _NOT_THE_USERS = (
 
 
 class UsageError(Exception):
-    """Ends a command with one line: the problem, and how to fix it."""
+    """Ends a command with a one-line message: the problem, and how to fix it."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question with the most similar known word, or "".
+    """Return a suggestion with the most similar known word, or "".
 
-    It is added at the end of a message.
+    It is appended to a message.
     """
-    # Deferred for start-up time: only mistakes need it.
+    # Deferred to keep the start-up fast.
     import difflib
 
     similar = difflib.get_close_matches(word, list(known), 1)
@@ -44,7 +44,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def load(spec: str) -> Server:
-    """Return the Server that a SPEC names. Raises UsageError."""
+    """Return the Server that a SPEC refers to. Raises UsageError."""
     where, name = _split(spec)
     module = _import_file(where) if _is_path(where) else _import_module(where)
     servers = {
@@ -57,7 +57,7 @@ def load(spec: str) -> Server:
             return servers[key]
     if not servers:
         raise UsageError(f"{where}: {_NO_SERVER}")
-    # One server may have several names.
+    # The same server may have several names.
     if len({id(server) for server in servers.values()}) > 1:
         specs = _specs(where, servers)
         raise UsageError(f"{where} has several Server objects; choose one: {specs}")
@@ -85,7 +85,7 @@ def _specs(where: str, servers: Iterable[str]) -> str:
 
 
 def folder_of(spec: str) -> str:
-    """Return the folder of the file or the package of a SPEC that has been loaded."""
+    """Return the folder of the file or the package of a loaded SPEC."""
     where, _ = _split(spec)
     if _is_path(where):
         return os.path.dirname(os.path.abspath(where))
@@ -97,9 +97,9 @@ def folder_of(spec: str) -> str:
 
 
 def absolute(spec: str) -> str:
-    """Return a SPEC that means the same in every folder.
+    """Return a SPEC that is independent of the current folder.
 
-    A module still has to be found there: see `import_root`.
+    A module must still be importable: see `import_root`.
     """
     where, name = _split(spec)
     if _is_path(where):
@@ -110,7 +110,7 @@ def absolute(spec: str) -> str:
 def import_root(spec: str) -> str | None:
     """Return the folder that must be in PYTHONPATH to import a loaded SPEC.
 
-    Returns None for a file, and for a module that is not in the current folder.
+    Returns None for a file, and for a module outside the current folder.
     """
     where, _ = _split(spec)
     if _is_path(where):
@@ -127,13 +127,13 @@ def _outermost_package(module: str) -> ModuleType:
 
 
 def _split(spec: str) -> tuple[str, str]:
-    """Return the file or module of a SPEC, and the name of the object or ""."""
+    """Return the file or module of a SPEC, and the name of the object, or ""."""
     where, colon, name = spec.rpartition(":")
     if colon and _is_dotted_name(name):
         return where, name
     if colon and not _is_path(spec):
         raise UsageError(
-            f"expected {FORMS}, got {spec!r}: {name!r} cannot be the name of an object"
+            f"expected {FORMS}, got {spec!r}: {name!r} is not a valid name"
         )
     return spec, ""
 
@@ -157,13 +157,13 @@ def _import_file(path: str) -> ModuleType:
     _import_from(folder)
     name = file.removesuffix(".py")
     if name in sys.modules:
-        # A user's json.py must not replace the library's.
+        # A user's json.py must not replace the standard library's.
         name = f"{name}_served"
     spec = importlib.util.spec_from_file_location(name, os.path.join(folder, file))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses and pickle look it up there.
+    # Needed by dataclasses and pickle.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
@@ -178,25 +178,28 @@ def _import_file(path: str) -> ModuleType:
 def _check_file(path: str) -> None:
     if os.path.isdir(path):
         example = os.path.join(path, "server.py")
-        raise UsageError(f"{path} is a directory; name a file in it, such as {example}")
+        raise UsageError(
+            f"{path}: expected a file, got a directory; give a file in it, such as "
+            f"{example}"
+        )
     if not os.path.exists(path):
         folder = os.path.dirname(os.path.abspath(path))
-        raise UsageError(f"{path}: there is no such file (looked in {folder})")
+        raise UsageError(f"{path} does not exist (looked in {folder})")
     if not path.endswith(".py"):
         raise UsageError(f"expected {FORMS}, got {path}, which is not a Python file")
 
 
 def _hint_at_package(error: BaseException, path: str) -> str:
-    """Return what to write instead of a file that is a module of a package.
+    """Return a hint to use a module name, if a file belongs to a package.
 
-    A file is loaded on its own, so its relative imports have no parent package.
+    A file is loaded without its package, so its relative imports fail.
     """
     if not isinstance(error, ImportError):
         return ""
     if "attempted relative import" not in str(error):
         return ""
     root, module = _as_module(path)
-    hint = f"; it is a module of a package: use {module}"
+    hint = f"; the file belongs to a package: use {module}"
     if root == os.getcwd():
         return f"{hint} instead of {path}"
     return f"{hint} in the folder {root}"
@@ -205,8 +208,8 @@ def _hint_at_package(error: BaseException, path: str) -> str:
 def _as_module(path: str) -> tuple[str, str]:
     """Return the folder to import a file from, and the name of its module there.
 
-    The file's folder is a package, and so are those above it which have an __init__.py
-    or are below the current folder.
+    The file's folder is a package, and so are its parents that have an __init__.py or
+    are inside the current folder.
     """
     root, file = os.path.split(os.path.abspath(path))
     names = [] if file == "__init__.py" else [file.removesuffix(".py")]
@@ -234,8 +237,8 @@ def _import_module(name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and _is_part_of(error.name, name):
             raise UsageError(
-                f"expected {FORMS}, got {name!r}: there is no such file, and no module "
-                f"{error.name!r}"
+                f"expected {FORMS}, got {name!r}: neither this file nor the module "
+                f"{error.name!r} exists"
             ) from None
         raise UsageError(
             f"{name} cannot be imported: {what_and_where(error)}"
@@ -253,7 +256,7 @@ def _import_from(folder: str) -> None:
 
 
 def what_and_where(error: BaseException) -> str:
-    """Return an exception in one line, with its place in the user's code."""
+    """Return an exception as one line, with its location in the user's code."""
     if isinstance(error, SyntaxError):
         what = f"{type(error).__name__}: {error.msg}"
         if error.filename:

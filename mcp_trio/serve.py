@@ -1,4 +1,4 @@
-"""The public Server, and serving it: transports, signals and the orderly end."""
+"""The public Server, and serving it: transports, signals and graceful shutdown."""
 
 import gc
 import signal
@@ -31,10 +31,10 @@ from .server import app
 from .server.context import StateT
 from .server.serve_conversation import serve_conversation
 from .server.shared_limiter import SharedLimiter
-from .server.trio_loop import must_be_in_trio
+from .server.trio_loop import check_runs_on_trio
 from .transports.address import parse_address
 from .transports.http.settings import HttpSettings
-from .transports.send_queue import after
+from .transports.send_queue import call_when_set
 
 if TYPE_CHECKING:
     from .extensions.apps import Csp, Permission
@@ -46,39 +46,45 @@ if TYPE_CHECKING:
 
 HttpEngine = Literal["native", "hypercorn"]
 
-# When Python's garbage collector runs: after how many new objects, and how often it
-# looks at older ones. Ten thousand waiting requests are half a million objects that
-# cannot be freed. With the default thresholds the collector looks through them again
-# and again, which takes half of the time that such a request costs.
+# The thresholds of Python's garbage collector. Ten thousand waiting requests are half a
+# million objects that cannot be freed. With the default thresholds, the collector scans
+# them so often that it takes half of the time of such a request.
 GC_THRESHOLD = (3_000, 10, 50)
 
 
 class Server(app.Server[StateT]):
-    """Tools, resources and prompts under one name, for any number of clients.
+    """A server with tools, resources and prompts, for any number of clients.
 
-    `pages` is the number of items on one page of a list (by default all are on one), or
-    a function that divides lists into pages. Many clients read only the first page, and
-    never see the tools on others. `limits` bounds the rate of calls, their number at
-    once, and the size of results. `timeout` is the number of seconds that a function
-    may take, unless it has a timeout of its own. `grace` is the number of seconds that
-    running requests get when the server stops.
+    In `Server[State]`, `State` is the type of the value that the lifespan yields.
 
-    `secret` signs the state that clients carry between two calls. Processes that serve
-    the same clients need the same secret, given here or as MCP_TRIO_SECRET.
-
-    `access` controls who may use the server over HTTP and WebSocket: an `Access`, or
-    only its async function from a token to a principal.
-
-    `extensions` are extensions of the protocol: see `mcp_trio.extensions`.
-
-    `lifespan` is an async generator function that yields once, for example a database
-    connection: see `Server.lifespan`. In `Server[State]`, `State` is the type of the
-    yielded value.
-
-    `telemetry` reports requests to OpenTelemetry. It needs the extra `otel`.
+    Args:
+        name: The server's name. It is signed into the state that clients carry, so
+            processes that serve the same clients need the same name.
+        version: The server's version.
+        title: Its name for people.
+        description: What it is for.
+        icons: Its icons.
+        website_url: Its website.
+        instructions: How to use the server, for the model.
+        profile: "pocket" serves small agents that expect every field to be present.
+        pages: The number of items on one page of a list, or a function that divides
+            lists into pages. By default, each list is one page. Many clients read only
+            the first page.
+        timeout: How many seconds a function may take, unless it has its own timeout.
+        limits: The rate of requests, how many run at once, the size of results, and
+            more.
+        grace: How many seconds running requests have to finish when the server stops.
+        secret: Signs the state that clients carry between two calls. Processes that
+            serve the same clients need the same secret, given here or as
+            MCP_TRIO_SECRET.
+        access: Controls who may use the server over HTTP and WebSocket: an `Access`, or
+            only its async function from a token to a principal.
+        lifespan: An async generator function that yields once: see `Server.lifespan`.
+        telemetry: Report requests to OpenTelemetry. Needs the extra `otel`.
+        extensions: Extensions of the protocol: see `mcp_trio.extensions`.
     """
 
-    # None: what the server keeps ends with its process.
+    # None if the server's state does not outlive its process.
     _store: "Store | None" = None
     _peers: "Peers | None" = None
 
@@ -92,23 +98,29 @@ class Server(app.Server[StateT]):
         """Declare an extension of the protocol, before the server runs.
 
         Raises ValueError if one of its names belongs to another extension.
+
+        Args:
+            extension: The extension, which belongs to this server from now on.
         """
         super().add_extension(extension)
         if self._store is not None and self.extensions is not None:
             self.extensions.use_store(self._store)
 
     def use_store(self, store: "str | Store") -> None:
-        """Share what the server keeps with the other processes that use this store.
+        """Share sessions, tasks and more with the other processes that use this store.
 
-        `store` is a URL: `redis://HOST:PORT/DB`, `rediss://` for TLS, or `memory:`, the
-        memory of this process, which is the default. Redis needs the extra `redis`.
-        Call this before the server runs. Raises ValueError for another URL.
+        Call this before the server runs. Raises ValueError for an invalid URL.
+
+        Args:
+            store: A URL: `redis://HOST:PORT/DB`, `rediss://` for TLS, or `memory:`, the
+                memory of this process, which is the default. Redis needs the extra
+                `redis`.
         """
         from .stores.store_url import create_store
 
         if self.is_running:
             raise RuntimeError(
-                "server.use_store(): the server is running; choose the store before"
+                "server.use_store(): the server is already running; call it before"
             )
         self._store = create_store(store) if isinstance(store, str) else store
         self.shared_state = None
@@ -122,14 +134,14 @@ class Server(app.Server[StateT]):
             self.extensions.use_store(self._store)
 
     def use_apps(self) -> None:
-        """Declare the apps extension, unless it is declared already."""
+        """Declare the apps extension, unless it is already declared."""
         from .extensions.apps import Apps
 
         if Apps.identifier not in (self.extensions or ()):
             self.add_extension(Apps())
 
     def use_skills(self) -> None:
-        """Declare the skills extension, unless it is declared already."""
+        """Declare the skills extension, unless it is already declared."""
         declare_skills(self)
 
     def ui(
@@ -146,16 +158,22 @@ class Server(app.Server[StateT]):
         domain: str | None = None,
         prefers_border: bool | None = None,
     ) -> None:
-        """Add a page that hosts show in place of a tool's text.
+        """Add a page that hosts show instead of the text of a tool's result.
 
-        `uri` is what tools name it by, such as "ui://clock/main". `html` is the
-        document, the file that has it, or a function that returns it, as for a
-        resource.
-
-        `csp` has the origins that the page needs, and `permissions` is what it asks
-        the browser for: "camera", "microphone", "geolocation" or "clipboardWrite".
-        `domain` is the origin that it wants to have, in the form that the host
-        documents. `prefers_border` says whether the host draws a border around it.
+        Args:
+            uri: The URI of the page, such as "ui://clock/main", for
+                `@server.tool(ui=...)`.
+            html: The document, the file that contains it, or a function that returns
+                it.
+            name: The page's name in lists of resources; by default, from the URI.
+            title: Its name for people.
+            description: What it shows.
+            csp: The other origins that the page may use. Hosts block all others.
+            permissions: What the page asks the browser for: "camera", "microphone",
+                "geolocation" or "clipboardWrite".
+            domain: The origin that the page asks for, in the form that the host
+                documents.
+            prefers_border: Whether the host draws a border around the page.
         """
         from .extensions.apps import add_page
 
@@ -174,19 +192,22 @@ class Server(app.Server[StateT]):
         )
 
     def skills(self, folder: str | Path) -> None:
-        """Serve every folder with a SKILL.md below a folder, or that folder itself.
+        """Serve the skills in a folder and its subfolders.
 
-        The files are read now. Raises ValueError, with the file and the line, if one
-        of them cannot be served.
+        The files are read now. Raises ValueError, with the file and the line, if one of
+        them cannot be served. Needs the extra `skills`.
+
+        Args:
+            folder: The folder.
         """
         add_skills(self, folder)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Accept conversations, within the lifespan, for as long as this is entered.
+        """Enter the lifespan, and accept conversations inside this block.
 
         Entering it again while the server runs does nothing. The first to enter must
-        leave last.
+        exit last.
         """
         async with AsyncExitStack() as stack:
             if not self.is_running:
@@ -195,7 +216,7 @@ class Server(app.Server[StateT]):
             yield
 
     async def _start_to_run(self, stack: AsyncExitStack) -> None:
-        """Enter what the server needs while it runs."""
+        """Enter the contexts that the server needs while it runs."""
         if self._store is not None:
             await stack.enter_async_context(self._store.running())
         if self.shared_state is not None:
@@ -228,30 +249,36 @@ class Server(app.Server[StateT]):
         trusted_proxies: Iterable[str] = (),
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Serve on any number of transports, until the input ends or a signal arrives.
+        """Serve on one or more transports, until the input ends or a signal arrives.
 
-        `stdio` is True, or the two file descriptors to use in place of standard input
-        and output. Once the input ends, the server stops.
+        Started with `nursery.start`, this returns the URLs once all are served. `http`,
+        `ws` and `console` are addresses: `HOST:PORT`, or only a port, which other
+        machines cannot reach. The options from `http_engine` on are for `http` and
+        `ws`.
 
-        `http`, `ws` and `console` are addresses to listen on: `HOST:PORT`, or only a
-        port, which other machines cannot reach. `http` serves WebSocket too; `ws`
-        serves nothing else. `console` is a page for people that shows every message;
-        its address is printed to stderr.
-
-        The other options are for `http` and `ws`. `path` is the endpoint's path.
-        `allowed_hosts` and `allowed_origins` are accepted in addition to those of this
-        machine; `cors` allows every origin. `tls` is the file of a certificate and the
-        file of its key. Behind a proxy, `public_url` is the endpoint's URL for clients,
-        such as https://mcp.example.org/mcp: its host is accepted, and clients that need
-        a token are told to get one for this URL. `trusted_proxies` are the networks of
-        proxies, such as 10.0.0.0/8, that say by X-Forwarded-For who their clients are;
-        without them, all clients of a proxy share its address. `http_engine` is
-        "native" or "hypercorn", which has HTTP/2.
-
-        With `stateless` there are no sessions over HTTP, in any revision, so every
-        process can serve every request. WebSocket is as ever.
-
-        Started with `nursery.start`, this returns the URLs once all are served.
+        Args:
+            stdio: Serve on standard input and output, or on the two file descriptors
+                that are given instead. When the input ends, the server stops.
+            http: Serve HTTP, and WebSocket, on this address.
+            ws: Serve only WebSocket on this address.
+            console: Serve a page on this address that shows every message. Its URL is
+                printed to stderr.
+            http_engine: "native", or "hypercorn", which supports HTTP/2.
+            path: The path of the endpoint.
+            allowed_hosts: Values of the Host header to accept, in addition to those of
+                this machine.
+            allowed_origins: Values of the Origin header to accept, in addition to those
+                of this machine.
+            cors: Accept every origin, for development.
+            stateless: Serve HTTP without sessions, so that every process can serve
+                every request.
+            tls: The file of a certificate, and the file of its key.
+            public_url: The URL of the endpoint for clients, if a proxy is in front of
+                it. Its host is accepted, and clients request tokens for this URL.
+            trusted_proxies: The networks of proxies, such as 10.0.0.0/8, whose
+                X-Forwarded-For header is trusted. Without them, all clients of a proxy
+                share its address.
+            task_status: Used by `nursery.start`.
         """
         await serve(
             self,
@@ -282,11 +309,19 @@ class Server(app.Server[StateT]):
         trusted_proxies: Iterable[str] = (),
         stateless: bool = False,
     ) -> "Application":
-        """Return an ASGI 3 application that serves what `serve` serves over HTTP.
+        """Return an ASGI 3 application that serves the same as `serve` over HTTP.
 
-        `path` is the endpoint's path as clients see it. An application that mounts it
-        must enter `server.running()` in its own lifespan. The other options are those
-        of `serve`.
+        The application that mounts it must enter `server.running()` in its own
+        lifespan.
+
+        Args:
+            path: The path of the endpoint, as clients see it.
+            allowed_hosts: As for `serve`.
+            allowed_origins: As for `serve`.
+            cors: As for `serve`.
+            public_url: As for `serve`.
+            trusted_proxies: As for `serve`.
+            stateless: As for `serve`.
         """
         from .transports.http.asgi import Application
 
@@ -302,12 +337,12 @@ class Server(app.Server[StateT]):
         return Application(self, settings)
 
     def run(self) -> None:
-        """Serve on standard input and output, from a program that is not async."""
+        """Start trio, and serve on standard input and output."""
         in_main_thread = threading.current_thread() is threading.main_thread()
         if trio.lowlevel.in_trio_run() or not in_main_thread:
             raise RuntimeError(
-                "Server.run() starts a loop in the main thread, which gets signals. "
-                "If a loop runs already, use: await server.serve(stdio=True)"
+                "Server.run() starts trio in the main thread, to handle signals. If "
+                "trio is already running, use: await server.serve(stdio=True)"
             )
         trio.run(partial(self.serve, stdio=True))
 
@@ -326,7 +361,7 @@ def add_skills(server: app.Server[Any], folder: str | Path) -> None:
 
 
 def declare_skills(server: app.Server[Any]) -> None:
-    """Declare the skills extension, unless it is declared already."""
+    """Declare the skills extension, unless it is already declared."""
     from .extensions.skills import IDENTIFIER, Skills, add_skill_files
 
     add_skill_files(server)
@@ -334,8 +369,8 @@ def declare_skills(server: app.Server[Any]) -> None:
         server.add_extension(Skills())
 
 
-class _Places(Struct):
-    """Where a server is served."""
+class _Options(Struct):
+    """The options of `serve`."""
 
     stdio: bool | tuple[int, int]
     http: str | int | None
@@ -346,10 +381,10 @@ class _Places(Struct):
 
 
 class Supervision(Struct):
-    """What a worker process has from its parent.
+    """What a worker process gets from its parent.
 
-    `listeners` are the sockets for "http" and "ws" that listen already. Setting `stop`
-    stops the server in an orderly way, and setting `stop_at_once` at once.
+    `listeners` are the listening sockets for "http" and "ws". Setting `stop` stops the
+    server gracefully, and setting `stop_at_once` stops it immediately.
     """
 
     listeners: Mapping[str, Sequence[socket]]
@@ -376,14 +411,17 @@ async def serve(
     supervision: Supervision | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve a server; the options are those of `Server.serve`.
+    """Serve a server, with the options of `Server.serve`.
 
-    A worker process has `supervision`. The other options are the same for all workers.
+    `supervision` is only given in a worker process.
     """
-    must_be_in_trio("Server.serve")
+    check_runs_on_trio("Server.serve")
     if not stdio and http is None and ws is None and console is None:
-        raise ValueError("nothing to serve on: say stdio=True or http='127.0.0.1:8000'")
-    _check_places(http=http, ws=ws, console=console)
+        raise ValueError(
+            "nothing to serve on: expected stdio=True or an address, such as "
+            "http='127.0.0.1:8000'"
+        )
+    _check_addresses(http=http, ws=ws, console=console)
     if http_engine not in get_args(HttpEngine):
         raise ValueError(
             f"http_engine: expected 'native' or 'hypercorn', got {http_engine!r}"
@@ -398,21 +436,21 @@ async def serve(
         public_url=public_url,
         trusted_proxies=trusted_proxies,
     )
-    places = _Places(stdio, http, ws, console, http_engine, settings)
+    options = _Options(stdio, http, ws, console, http_engine, settings)
     await _run_until_stopped(
         server,
-        partial(_run_transports, server, places, supervision),
+        partial(_run_transports, server, options, supervision),
         task_status,
         supervision,
     )
 
 
-def _check_places(**places: str | int | None) -> None:
+def _check_addresses(**addresses: str | int | None) -> None:
     """Check the addresses to listen on. Raises ValueError."""
-    for option, place in places.items():
+    for option, address in addresses.items():
         try:
-            if place is not None:
-                parse_address(place)
+            if address is not None:
+                parse_address(address)
         except ValueError as error:
             raise ValueError(f"{option}: {error}") from None
 
@@ -422,8 +460,8 @@ async def run_tasks(
     *,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run the tasks in a server's store, and take no requests, until a signal."""
-    must_be_in_trio("run_tasks")
+    """Run the tasks in a server's store until a signal arrives. Serve no requests."""
+    check_runs_on_trio("run_tasks")
 
     async def wait(
         stopping: trio.Event, task_status: trio.TaskStatus[list[str]]
@@ -442,9 +480,9 @@ async def _run_until_stopped(
 ) -> None:
     """Run a server until a signal arrives or `run` returns.
 
-    `run` takes an event that is set when it has to end.
+    `run` takes an event that is set when it must return.
     """
-    gc.set_threshold(*GC_THRESHOLD)  # the process is the server's, as are its signals
+    gc.set_threshold(*GC_THRESHOLD)
     serving = trio.Event()
     stopping = trio.Event()
     receiver = trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
@@ -456,22 +494,22 @@ async def _run_until_stopped(
             )
             if supervision is not None:
                 nursery.start_soon(
-                    _stop_when_told, server, supervision, stopping, everything
+                    _stop_with_parent, server, supervision, stopping, everything
                 )
             async with server.running():
                 serving.set()
                 await run(stopping, task_status)
-                # For the end of the lifespan.
+                # The lifespan has this time to exit.
                 everything.deadline = trio.current_time() + server.grace
             everything.cancel()
         if not serving.is_set():
-            # A signal arrived before. That is an orderly end, not a failure to start.
+            # A signal arrived before, so this is a normal exit, not a failure to start.
             task_status.started([])
 
 
 @contextmanager
 def _without_interrupts(server: app.Server[Any]) -> Iterator[None]:
-    """Let a KeyboardInterrupt of a tool fail its call; Ctrl-C is a signal here."""
+    """Treat a KeyboardInterrupt as a failure of the tool: Ctrl-C is a signal here."""
     before = server.stops
     server.stops = (trio.Cancelled,)
     try:
@@ -487,14 +525,14 @@ async def _stop_on_signal(
     stopping: trio.Event,
     everything: trio.CancelScope,
 ) -> None:
-    """Stop in an orderly way at the first signal, and at once at the second.
+    """Stop gracefully on the first signal, and immediately on the second.
 
-    A signal that arrives before anything is served stops at once too. A Ctrl-C after
-    that has its default action, which ends the process even if a tool or a lifespan
-    does not let itself be cancelled.
+    A signal that arrives before the server is ready also stops it immediately. After
+    that, Ctrl-C has its default action, which ends the process even if a tool or a
+    lifespan cannot be cancelled.
 
-    A SIGTERM that is repeated counts as one. A client that sends it to the process
-    group reaches the server twice if the server's parent, as `uv run`, passes it on.
+    A repeated SIGTERM counts as one. If a client sends it to the process group, the
+    server gets it twice when its parent, such as `uv run`, forwards it.
     """
     received = set[int]()
     async with trio.open_nursery() as nursery:
@@ -508,21 +546,21 @@ async def _stop_on_signal(
             nursery.start_soon(_settle, server, stopping)
 
 
-async def _stop_when_told(
+async def _stop_with_parent(
     server: app.Server[Any],
     supervision: Supervision,
     stopping: trio.Event,
     everything: trio.CancelScope,
 ) -> None:
-    """Stop a worker process in an orderly way, or at once, when its parent says so."""
+    """Stop a worker process, gracefully or immediately, on its parent's command."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(after, supervision.stop_at_once, everything.cancel)
+        nursery.start_soon(call_when_set, supervision.stop_at_once, everything.cancel)
         await supervision.stop.wait()
         await _settle(server, stopping)
 
 
 async def _settle(server: app.Server[Any], stopping: trio.Event) -> None:
-    """Let work in the background end while clients can still ask for it, then stop."""
+    """Let background work finish while clients can still poll it, then stop."""
     if server.extensions is not None:
         await server.extensions.settle(server.grace)
     stopping.set()
@@ -530,7 +568,7 @@ async def _settle(server: app.Server[Any], stopping: trio.Event) -> None:
 
 async def _run_transports(
     server: app.Server[Any],
-    places: _Places,
+    options: _Options,
     supervision: Supervision | None,
     stopping: trio.Event,
     task_status: trio.TaskStatus[list[str]],
@@ -538,17 +576,17 @@ async def _run_transports(
     """Run every transport until `stopping` is set and its requests have finished."""
     inherited = {} if supervision is None else supervision.listeners
     async with trio.open_nursery() as nursery:
-        listeners = _Listeners(server, places.settings, stopping, nursery, inherited)
-        if places.console is not None:
-            # Before the others, as it shows only conversations that begin after it.
-            await listeners.start_console(places.console)
-        if places.http is not None:
-            await listeners.start_http(places.http, places.http_engine)
-        if places.ws is not None:
-            await listeners.start_websocket(places.ws)
+        listeners = _Listeners(server, options.settings, stopping, nursery, inherited)
+        if options.console is not None:
+            # First, because it only shows conversations that begin after it.
+            await listeners.start_console(options.console)
+        if options.http is not None:
+            await listeners.start_http(options.http, options.http_engine)
+        if options.ws is not None:
+            await listeners.start_websocket(options.ws)
         task_status.started(listeners.urls)
-        if places.stdio:
-            await _serve_stdio(server, places.stdio, stopping)
+        if options.stdio:
+            await _serve_stdio(server, options.stdio, stopping)
             stopping.set()
 
 
@@ -568,31 +606,31 @@ class _Listeners:
         self._settings = settings
         self._stopping = stopping
         self._nursery = nursery
-        # Transport -> sockets that listen already.
+        # Transport -> listening sockets that the parent has opened.
         self._inherited = inherited
 
-    async def start_console(self, place: str | int) -> None:
-        """Serve the page for people."""
+    async def start_console(self, address: str | int) -> None:
+        """Serve the web page for trying the server."""
         from .console.app import serve_console  # loads quart
 
-        host, port = parse_address(place)
+        host, port = parse_address(address)
         start = partial(
             serve_console, self._server, host, port, stopping=self._stopping
         )
         await self._nursery.start(start)
 
-    async def start_http(self, place: str | int, engine: HttpEngine) -> None:
-        """Serve HTTP. The native engine serves WebSocket beside it."""
+    async def start_http(self, address: str | int, engine: HttpEngine) -> None:
+        """Serve HTTP. The native engine also serves WebSocket."""
         if engine == "hypercorn":
             from .transports.http.hypercorn_host import serve_hypercorn
 
-            await self._start("http", place, serve_hypercorn)
+            await self._start("http", address, serve_hypercorn)
         else:
-            await self._start("http", place, self._native(upgrades_only=False))
+            await self._start("http", address, self._native(upgrades_only=False))
 
-    async def start_websocket(self, place: str | int) -> None:
-        """Serve WebSocket, and nothing else on its port."""
-        await self._start("ws", place, self._native(upgrades_only=True))
+    async def start_websocket(self, address: str | int) -> None:
+        """Serve WebSocket only."""
+        await self._start("ws", address, self._native(upgrades_only=True))
 
     def _native(self, *, upgrades_only: bool) -> Callable[..., Awaitable[None]]:
         from .transports.http.server import serve_http  # loads httptools
@@ -602,9 +640,9 @@ class _Listeners:
         return partial(serve_http, upgrade=upgrade, upgrades_only=upgrades_only)
 
     async def _start(
-        self, scheme: str, place: str | int, run: Callable[..., Awaitable[None]]
+        self, scheme: str, address: str | int, run: Callable[..., Awaitable[None]]
     ) -> None:
-        host, port = parse_address(place)
+        host, port = parse_address(address)
         start = partial(
             run,
             self._server,
@@ -614,8 +652,8 @@ class _Listeners:
             settings=self._settings,
             listeners=self._inherited.get(scheme, ()),
         )
-        for address in await self._nursery.start(start):
-            self.urls.append(_url(scheme, address, self._settings))
+        for bound in await self._nursery.start(start):
+            self.urls.append(_url(scheme, bound, self._settings))
 
 
 async def _serve_stdio(
@@ -628,7 +666,7 @@ async def _serve_stdio(
     with claimed as descriptors, trio.CancelScope() as everything:
         async with open_wire(*descriptors) as wire, trio.open_nursery() as nursery:
             nursery.start_soon(_stop_stdio, wire, stopping, everything)
-            nursery.start_soon(wire.wind_up, everything, server.grace)
+            nursery.start_soon(wire.cancel_after_input, everything, server.grace)
             await serve_conversation(server, wire, owner(), transport="stdio")
             nursery.cancel_scope.cancel()
 
@@ -636,20 +674,20 @@ async def _serve_stdio(
 async def _stop_stdio(
     wire: "StdioWire", stopping: trio.Event, everything: trio.CancelScope
 ) -> None:
-    """Stop at a signal: as if the input had ended, or at once if it has ended.
+    """Stop on a signal: as at the end of the input, or immediately if it has ended.
 
-    A client that has closed the input and then sends SIGTERM does not wait for replies.
-    It sends SIGKILL next, so the tools and the lifespan have to end before that.
+    A client that closes the input and then sends SIGTERM does not wait for replies. It
+    sends SIGKILL next, so the tools and the lifespan must exit before that.
     """
     await stopping.wait()
-    if wire.input_over.is_set():
+    if wire.input_ended.is_set():
         everything.cancel()
     else:
         wire.end_input()
 
 
 def _url(scheme: str, address: tuple[str, int], settings: HttpSettings) -> str:
-    """Return the endpoint's URL at an address that is listened on."""
+    """Return the endpoint's URL, given the address that a socket is bound to."""
     host, port = address
     if ":" in host:
         host = f"[{host}]"

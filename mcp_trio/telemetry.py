@@ -1,11 +1,11 @@
 """OpenTelemetry: a span for each request, histograms of requests and of sessions.
 
 The names follow OpenTelemetry's semantic conventions for MCP. The parent of a span is
-the trace context in the request's `_meta`, else the one in its HTTP headers, else the
-span that is current already, such as that of an instrumented ASGI server.
+the trace context in the request's `_meta`, or else in its HTTP headers, or else the
+current span, such as that of an instrumented ASGI server.
 
-This uses `opentelemetry-api` only. Where the data goes is decided by the program, or by
-`opentelemetry-instrument`.
+This only uses `opentelemetry-api`. The program, or `opentelemetry-instrument`,
+configures where the data is exported to.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from .server.app import Server
 
-# Upper bounds of the histogram's buckets, in seconds, as the conventions advise.
+# The boundaries of the histograms' buckets in seconds, from the conventions.
 BOUNDARIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-# What `error.type` says of the outcomes that have no error code.
+# The values of `error.type` for outcomes without an error code.
 ERROR_TYPES: dict[Outcome, str] = {
     "tool_error": "tool_error",
     "error": "internal_error",
@@ -52,7 +52,7 @@ class TraceMeta(Struct):
 
 
 class TracedParams(Struct):
-    """The params of any request, as far as tracing is concerned."""
+    """The part of a request's params that is used for tracing."""
 
     meta: TraceMeta = field(default_factory=TraceMeta, name="_meta")
 
@@ -60,7 +60,7 @@ class TracedParams(Struct):
 class Telemetry:
     """An observer of requests and sessions that reports to OpenTelemetry.
 
-    Without providers, those that the program has set up globally are used.
+    The defaults of the providers are the global ones.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Telemetry:
             description="Seconds from the initialization of a session to its end.",
             explicit_bucket_boundaries_advisory=BOUNDARIES,
         )
-        # When each session began. One that is dropped without an end is not counted.
+        # When each session began. A session that never ends is not recorded.
         self._sessions: WeakKeyDictionary[Conversation, float] = WeakKeyDictionary()
         self._spans: dict[Request, tuple[Span, Token[Context]]] = {}
 
@@ -120,7 +120,7 @@ class Telemetry:
         span, token = self._spans.pop(request)
         target = _target_attributes(request)
         if request.target:
-            # Only names that the server knows: a client must not invent span names.
+            # Only known names, so that clients cannot create any number of span names.
             span.update_name(f"{request.call.method} {request.target}")
         span.set_attributes(target)
         failure = _failure_attributes(request)
@@ -136,7 +136,7 @@ class Telemetry:
             self._sessions[request.conversation] = perf_counter()
 
     def session_ended(self, conversation: Conversation) -> None:
-        """Record how long a session took, if one was initialized."""
+        """Record the duration of a session, if it was initialized."""
         began = self._sessions.pop(conversation, None)
         revision = conversation.session.revision
         if began is None or revision is None:
@@ -148,7 +148,7 @@ class Telemetry:
 
 @contextmanager
 def observing(server: Server[Any]) -> Iterator[None]:
-    """Report a server's requests and sessions inside of this block."""
+    """Report a server's requests and sessions inside this block."""
     telemetry = Telemetry()
     server.observe_requests(telemetry)
     server.observe_sessions(telemetry)
@@ -178,7 +178,7 @@ def _parent_and_links(request: Request) -> tuple[Context | None, list[Link]]:
 
 
 def _context_of_headers(request: Request) -> Context | None:
-    """Return the trace context of the HTTP request; None means the current one."""
+    """Return the trace context of the HTTP request, or None for the current one."""
     from opentelemetry import propagate, trace
 
     headers: Mapping[bytes, bytes] = getattr(request.channel, "headers", {})
@@ -226,7 +226,7 @@ def _common_attributes(request: Request) -> dict[str, str]:
 
 
 def _network_attributes(transport: str) -> dict[str, str]:
-    """Return the attributes that say how a client is connected."""
+    """Return the attributes that describe a client's connection."""
     attributes = {"network.transport": NETWORK_TRANSPORTS.get(transport, "tcp")}
     protocol = NETWORK_PROTOCOLS.get(transport)
     if protocol is not None:
@@ -235,7 +235,7 @@ def _network_attributes(transport: str) -> dict[str, str]:
 
 
 def _target_attributes(request: Request) -> dict[str, str]:
-    """Return the attributes that name the tool or the prompt, if the server has it."""
+    """Return the attributes that name the tool or the prompt, if it exists."""
     if not request.target:
         return {}
     if request.call.method == "prompts/get":
@@ -247,7 +247,7 @@ def _target_attributes(request: Request) -> dict[str, str]:
 
 
 def _own_attributes(request: Request) -> dict[str, str]:
-    """Return the attributes that say which request it is."""
+    """Return the attributes that identify a request, for its span only."""
     call = request.call
     conversation = request.conversation
     attributes = {"jsonrpc.request.id": str(call.id)}
@@ -263,7 +263,7 @@ def _own_attributes(request: Request) -> dict[str, str]:
 
 
 def _failure_attributes(request: Request) -> dict[str, str]:
-    """Return the attributes of a request that failed; empty for all others."""
+    """Return the additional attributes of a failed request."""
     if request.outcome in ("ok", "task"):
         return {}
     if request.error is None:

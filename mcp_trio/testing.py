@@ -23,7 +23,7 @@ from .client.handlers import (
 from .protocol.types import Json
 from .server.app import Server
 from .server.serve_conversation import serve_conversation
-from .server.trio_loop import must_be_in_trio
+from .server.trio_loop import check_runs_on_trio
 from .transports.memory import memory_pair
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["connect", "replay"]
 
-# Seconds that a test waits for a reply, unless it says otherwise.
+# Seconds that a test waits for a reply by default.
 TIMEOUT = 30.0
 
 
@@ -52,18 +52,24 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Connect a client to a server in the same process, and open its session.
 
-    `principal` is the client's principal: by default the owner of the process, with
-    every scope.
+    The client declares the capabilities that the handlers give it.
 
-    `elicitation`, `sampling` and `roots` answer the server's questions, and `answer`
-    any other; `progress` and `log` are called with what the server reports. The client
-    declares the capabilities that they give, and `capabilities` in addition. A wait of
-    more than `timeout` seconds raises TimeoutError; None waits for ever.
-
-    async with connect(server, revision=...) as client:
-        result = await client.call_tool("get_weather", {"location": "New York"})
+    Args:
+        server: The server.
+        revision: The protocol revision to use; by default, the newest one.
+        principal: The client's principal. By default, it is the owner of the process,
+            with every scope.
+        capabilities: Capabilities that the client declares in addition.
+        answer: Answers all questions of the server that have no handler of their own.
+        elicitation: Fills in forms for the user.
+        sampling: Answers for the model.
+        roots: The URIs of the folders that the server may work in.
+        progress: Called with each report of progress.
+        log: Called with each log message.
+        timeout: A longer wait than this number of seconds raises TimeoutError. None
+            waits forever.
     """
-    must_be_in_trio("mcp_trio.testing.connect")
+    check_runs_on_trio("mcp_trio.testing.connect")
     handlers = Handlers(
         answer=answer,
         elicitation=elicitation,
@@ -97,15 +103,18 @@ async def replay(
 ) -> None:
     """Replay a trace against a server, and check that it answers as recorded.
 
-    `server` is a server, or a SPEC such as "server.py:server", which is loaded for each
-    replay. Raises AssertionError with every difference.
+    Raises AssertionError with every difference.
 
-    await replay("traces/weather.jsonl", server, over="http")
+    Args:
+        trace: The file of the trace.
+        server: A server, or a SPEC such as "server.py:server", which is loaded for each
+            replay.
+        over: The transport: "stdio", "http", "sse" or "ws".
     """
-    # Deferred, as most tests replay nothing.
+    # Deferred, because most tests do not replay traces.
     from .trace.format import read
     from .trace.replay import Replay, ways
-    from .trace.suite import Result, told
+    from .trace.suite import Result, report_lines
 
     result = Result(Path(trace))
     recorded = read(result.path)
@@ -113,4 +122,4 @@ async def replay(
     for run in result.replays:
         await run.against(server)
     if result.findings:
-        raise AssertionError("\n".join(told(result)))
+        raise AssertionError("\n".join(report_lines(result)))

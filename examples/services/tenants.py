@@ -4,7 +4,7 @@
     FOLDER=/srv/notes python -m mcp_trio run examples/services/tenants.py --http 8001 --token-file tokens.txt
 
 A principal's name is TENANT/USER. Run as many processes as you like behind nginx, with the same MCP_TRIO_SECRET: each
-tenant's notes are in one SQLite file in FOLDER, which they share. See docs/deploying.md.
+tenant's notes are in one SQLite file in FOLDER, which they share. See docs/deployment.md.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""Authentication and authorization: principals, tokens, and how tokens are verified."""
+"""Authentication and authorization: principals, tokens and token verifiers."""

@@ -22,25 +22,26 @@ log = logging.getLogger("mcp_trio")
 VERIFY_TIMEOUT = 10.0
 # Seconds between two checks of the token of an open connection.
 RECHECK_INTERVAL = 15.0
-# Seconds between two log lines about a verifier that fails.
+# Minimum seconds between two log records about a failing verifier.
 LOG_INTERVAL = 1.0
-# Seconds until the verifier is asked again about a token that it has accepted.
+# Seconds that an accepted token is cached.
 REMEMBERED = 5.0
-# Tokens that are remembered.
+# The maximum number of cached tokens.
 MOST_REMEMBERED = 10_000
-# How many tokens may be verified at once, and how many of them for one address.
+# How many tokens may be verified at once, in total and for one address.
 MOST_VERIFYING = 100
 MOST_VERIFYING_OF_ONE = 75
 
-# From a token to its principal, or to the name of one; None if the token is not valid.
+# Takes a token, and returns its principal or the principal's name. None means that the
+# token is not valid.
 Verify = Callable[[str], Awaitable[Principal | str | None]]
 
 
 class Denied(Exception):
     """The server does not accept a token.
 
-    `status` is the HTTP status of the response, and `error` the error code of RFC 6750,
-    or "" if it has none for this case.
+    `status` is the HTTP status of the response. `error` is the error code of RFC 6750,
+    or "" if there is none for this case.
     """
 
     def __init__(self, status: int, error: str, reason: str) -> None:
@@ -50,14 +51,14 @@ class Denied(Exception):
 
 
 class _Answer(NamedTuple):
-    """The verifier's answer about a token, and the context variables that it has set.
+    """The result of a verifier, and the context variables that it has set.
 
-    Requests that use the answer later, without calling the verifier, get these too.
+    A request that uses the cached result gets these context variables too.
     """
 
     principal: Principal | None
     variables: dict[ContextVar[Any], Any]
-    until: float  # when the verifier is asked again, in trio's time
+    until: float  # when it expires from the cache, in trio's time
 
     def take(self) -> Principal | None:
         """Set the context variables, and return the principal."""
@@ -67,11 +68,11 @@ class _Answer(NamedTuple):
 
 
 class _Verification:
-    """One call of the verifier, for all requests that wait for its answer."""
+    """One call of the verifier, shared by all requests that wait for its result."""
 
     def __init__(self) -> None:
         self.done = trio.Event()
-        # If the call was cancelled, both are still None at the end.
+        # Both stay None if the call is cancelled.
         self.answer: _Answer | None = None
         self.denied: Denied | None = None
 
@@ -79,12 +80,15 @@ class _Verification:
 class Access:
     """Access control for a server.
 
-    `verify` is an async function from a token to its principal, or to the principal's
-    name. It returns None for a token that is not valid. `scopes` are required of every
-    request. `authorization_servers` are the URLs of the servers that issue tokens.
-    `resource` is the URL of the endpoint as clients know it; by default it is made from
-    the Host header and the path of the endpoint. A token that `verify` has accepted is
-    remembered for `remember` seconds, or until its principal expires; 0 asks each time.
+    Args:
+        verify: An async function that takes a token and returns its principal, or the
+            principal's name. It returns None for a token that is not valid.
+        scopes: Scopes that every request requires.
+        authorization_servers: The URLs of the servers that issue tokens.
+        resource: The URL of the endpoint for clients. By default, it is built from the
+            Host header and the path of the endpoint.
+        remember: How many seconds an accepted token is cached, unless its principal
+            expires before. 0 disables caching.
     """
 
     def __init__(
@@ -98,8 +102,8 @@ class Access:
     ) -> None:
         if _is_plain_function(verify) or not callable(verify):
             raise TypeError(
-                "Access(verify): expected an async function from a token to a "
-                f"principal, got {verify!r}"
+                "Access(verify): expected an async function that takes a token and "
+                f"returns a principal, got {verify!r}"
             )
         if isinstance(authorization_servers, str):
             raise TypeError(
@@ -125,20 +129,20 @@ class Access:
             )
         self._verify = verify
         self._remember = remember
-        # Digests of tokens that were accepted; the oldest first.
+        # Digest of an accepted token -> the verifier's result. The oldest is first.
         self._remembered: dict[bytes, _Answer] = {}
         self._verifying = trio.CapacityLimiter(MOST_VERIFYING)
         self._verifying_of: dict[str, trio.CapacityLimiter] = {}
-        # The tokens that are being verified, by their digests.
+        # Digest of a token -> its verification, while that is running.
         self._pending: dict[bytes, _Verification] = {}
         self.scopes = as_scopes(scopes, "Access(scopes)")
         self.resource = resource
-        # When the next failure of the verifier may be logged.
+        # The earliest time at which the next failure of the verifier is logged.
         self._log_at = -inf
 
     @property
     def verify(self) -> Verify:
-        """The function from a token to its principal."""
+        """The function that verifies a token."""
         return self._verify
 
     @verify.setter
@@ -147,7 +151,7 @@ class Access:
         self._remembered.clear()
 
     async def find(self, token: str, address: str = "") -> Principal:
-        """Return the principal of a token that was sent from an address.
+        """Return the principal of a token that a client at this address has sent.
 
         Raises Denied.
         """
@@ -158,19 +162,19 @@ class Access:
         return self._check(answer.take())
 
     def _recall(self, digest: bytes) -> _Answer | None:
-        """Return the answer about a token that was accepted a short while ago."""
+        """Return the cached result for a token, or None."""
         answer = self._remembered.get(digest)
         if answer is None or answer.principal is None:
             return None
         left = answer.until - trio.current_time()
-        # Another event loop has another clock, which may show any time.
+        # It may be from another event loop, which has another clock.
         if not 0 < left <= self._remember:
             return None
-        # By now the verifier may return a later expiry.
+        # If the principal has expired, the verifier may return a later expiry now.
         return answer if answer.principal.ends_in() > 0 else None
 
     async def _find_once(self, token: str, digest: bytes, address: str) -> _Answer:
-        """Verify a token, or wait for a task that verifies the same one."""
+        """Verify a token, or wait for a task that is already verifying it."""
         while digest in self._pending:
             other = self._pending[digest]
             await other.done.wait()
@@ -180,7 +184,7 @@ class Access:
                 return other.answer
         verification = self._pending[digest] = _Verification()
         try:
-            verification.answer = await self._find_anew(token, digest, address)
+            verification.answer = await self._verify_now(token, digest, address)
             return verification.answer
         except Denied as denied:
             verification.denied = denied
@@ -189,8 +193,8 @@ class Access:
             del self._pending[digest]
             verification.done.set()
 
-    async def _find_anew(self, token: str, digest: bytes, address: str) -> _Answer:
-        """Verify a token, and remember it if it is valid."""
+    async def _verify_now(self, token: str, digest: bytes, address: str) -> _Answer:
+        """Verify a token, and cache the result if it is valid."""
         before = copy_context()
         principal = await self._call_verifier(token, address)
         variables = {
@@ -207,24 +211,24 @@ class Access:
         return answer
 
     def _check(self, principal: Principal | None) -> Principal:
-        """Return a principal that may make requests. Raises Denied."""
+        """Return the principal if it may make requests. Raises Denied."""
         if principal is None or principal.ends_in() <= 0:
             raise Denied(
-                401, "invalid_token", "The token is not valid here, or no longer"
+                401, "invalid_token", "The token is invalid, expired or revoked"
             )
         if principal.held(self.scopes) != self.scopes:
             required = " ".join(sorted(self.scopes))
             raise Denied(
                 403,
                 "insufficient_scope",
-                f"The token lacks a scope; wanted: {required}",
+                f"Insufficient scope: expected a token with the scopes: {required}",
             )
         return principal
 
     async def outlast(
         self, token: str, principal: Principal, act: Callable[[], None]
     ) -> None:
-        """Wait until a token stops being valid for a principal, then call `act`."""
+        """Wait until a token is no longer valid for a principal, then call `act`."""
         is_valid = True
         while is_valid:
             await trio.sleep(max(0, min(principal.ends_in(), RECHECK_INTERVAL)))
@@ -240,7 +244,7 @@ class Access:
             return False
         try:
             digest = sha256(token.encode()).digest()
-            # Verify the token again; other connections may wait for the same answer.
+            # Not from the cache. Other connections may wait for the same result.
             answer = await self._find_once(token, digest, "")
             found = self._check(answer.principal)
         except Denied as denied:
@@ -250,25 +254,25 @@ class Access:
     async def _call_verifier(self, token: str, address: str) -> Principal | None:
         """Call the verifier. Raises Denied if it fails or takes too long.
 
-        Only so many tokens are verified at once, so that a flood of them does not
-        become a flood of requests to whoever knows them.
+        The number of concurrent calls is limited, so that a flood of tokens does not
+        become a flood of requests to an authorization server.
         """
         try:
             with trio.move_on_after(VERIFY_TIMEOUT):
-                async with self._turn_of(address), self._verifying:
+                async with self._slot_for(address), self._verifying:
                     return _as_principal(await self._verify(token))
         except (trio.Cancelled, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as problem:
             raise self._verifier_failed(token, problem) from None
         self._log(f"took longer than {VERIFY_TIMEOUT:g} s")
-        raise Denied(503, "", "Tokens cannot be checked now")
+        raise Denied(503, "", "Tokens cannot be verified now; try again later")
 
     @asynccontextmanager
-    async def _turn_of(self, address: str) -> AsyncIterator[None]:
-        """Wait until one more token of an address may be verified.
+    async def _slot_for(self, address: str) -> AsyncIterator[None]:
+        """Wait until one more token from an address may be verified.
 
-        Rechecks of open connections have no address, and share one turn.
+        Rechecks of open connections have no address, and share one limit.
         """
         limiter = self._verifying_of.get(address)
         if limiter is None:
@@ -288,22 +292,22 @@ class Access:
         reference = secrets.token_hex(4)
         # The log must not contain the token.
         trace = "".join(format_exception(problem)).replace(token, "[token]")
-        reason = "Tokens cannot be checked now"
+        reason = "Tokens cannot be verified now; try again later"
         if self._log(f"failed (reference {reference})", Exception(trace)):
             reason += f" (reference {reference})"
         return Denied(503, "", reason)
 
     def _log(self, what: str, trace: Exception | None = None) -> bool:
-        """Log what the verifier did, and return whether it was logged.
+        """Log a failure of the verifier. Returns whether it was logged.
 
-        Failures are logged at most once in an interval, because anybody can send tokens
-        that make the verifier fail.
+        The rate of log records is limited, because anybody can send tokens that make
+        the verifier fail.
         """
         now = trio.current_time()
         if now < self._log_at:
             return False
         self._log_at = now + LOG_INTERVAL
-        log.error("the verifier of tokens %s", what, exc_info=trace)
+        log.error("the token verifier %s", what, exc_info=trace)
         return True
 
 
@@ -326,7 +330,7 @@ def _as_principal(found: object) -> Principal | None:
         return found
     if not isinstance(found, str):
         raise TypeError(
-            "a verifier returns a Principal, a name or None, "
-            f"not {type(found).__name__}"
+            "Access(verify): expected it to return a Principal, a name or None, "
+            f"got {type(found).__name__}"
         )
     return Principal(found)

@@ -24,17 +24,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcp_trio")
 
-# Seconds that one download of keys may take.
+# Seconds that downloading keys may take.
 FETCH_TIMEOUT = 5.0
-# The minimum number of seconds between two downloads, and the number after a failed
-# download if no keys are known.
+# Minimum seconds between two downloads, and after a failed one while no keys are known.
 FETCH_INTERVAL = 60.0
 RETRY_INTERVAL = 5.0
-# Seconds after which known keys are downloaded again.
+# Seconds after which keys are downloaded again.
 KEY_LIFETIME = 3600.0
 # The largest key set that is accepted, in bytes.
 MAX_KEYS = 2**20
-# Threads for downloads. An abandoned one runs until the issuer's server responds.
+# Threads for downloads. An abandoned thread runs until the issuer's server responds.
 _MAX_DOWNLOADS = 4
 
 # Algorithms with a shared secret: anyone who can check a token can create one.
@@ -52,31 +51,37 @@ def jwt(
     name: str = "sub",
     leeway: float = 0,
 ) -> Verify:
-    """Return a verifier of tokens that `issuer` has signed for `audience`, this server.
+    """Return a verifier for tokens that `issuer` has signed for this server.
 
-    Signatures are checked with `key`, in PEM, or with the key set `jwks`: its URL, its
-    file or its content. `name` is the claim with the principal's name. The scopes are
-    in the claim `scope`, `scp` or `scopes`. With `algorithms="HS256"` the key is a
-    secret that both sides know. `leeway` is in seconds.
+    The scopes are in the claim `scope`, `scp` or `scopes`.
+
+    Args:
+        key: The key that checks signatures, in PEM format. With `algorithms=["HS256"]`,
+            a shared secret.
+        jwks: The key set that checks signatures, as a URL, a file or its content.
+        issuer: The issuer, which must be in the claim `iss`.
+        audience: The server's name in the tokens, which must be in the claim `aud`.
+        algorithms: The algorithms to accept.
+        name: The claim with the principal's name.
+        leeway: How many seconds the clocks of the issuer and the server may differ.
     """
     pyjwt = _import_pyjwt()
     if (key is None) == (jwks is None):
         raise ValueError(
-            "jwt: expected either key or jwks, which signatures are checked with, "
-            f"got {'neither' if key is None else 'both'}"
+            "jwt: expected either key or jwks, to check signatures with, got "
+            f"{'neither' if key is None else 'both'}"
         )
     if not (issuer and audience):
         raise ValueError(
-            "jwt: expected issuer and audience, which name who issues the tokens and "
-            "who receives them, "
-            f"got {issuer!r} and {audience!r}"
+            "jwt: expected issuer and audience, as in the claims iss and aud of your "
+            f"tokens, got {issuer!r} and {audience!r}"
         )
     usable = _usable_algorithms(algorithms, key)
     keys = None if jwks is None else KeySet(jwks)
     options: Any = {"require": ["exp", "iss", "aud", name]}
 
     async def verify(token: str) -> Principal | None:
-        """Return the principal of a token; None if it is not valid."""
+        """Return the principal of a token, or None if the token is not valid."""
         try:
             verifying_key: Any = key
             if keys is not None:
@@ -101,7 +106,7 @@ def jwt(
             OverflowError,
             RecursionError,
         ) as problem:
-            log.debug("a token is not taken: %s", type(problem).__name__)
+            log.debug("rejected a token: %s", type(problem).__name__)
             return None
 
     return verify
@@ -120,26 +125,29 @@ def _import_pyjwt() -> ModuleType:
 
 
 def _usable_algorithms(given: Iterable[str], key: str | bytes | None) -> list[str]:
-    """Return the algorithms that the key fits. Raises ValueError.
+    """Return the algorithms that work with the key.
 
-    It is an error if no algorithm fits, or if their combination is not safe.
+    Raises ValueError if there are none, or if their combination is not secure.
     """
     names = [given] if isinstance(given, str) else list(given)
     secret = SYMMETRIC.intersection(names)
-    # If both kinds were accepted, a client could sign a token with the public key,
-    # which everybody knows, as if it were the secret.
+    # If both kinds were accepted, a client could sign a token with the public key as if
+    # it were the secret.
     if secret and (key is None or secret < set(names)):
         raise ValueError(
-            f"jwt(algorithms): {', '.join(names)}: "
-            "a secret cannot be combined with a public key or a key set"
+            f"jwt(algorithms): {', '.join(sorted(secret))} cannot be combined with a "
+            "public key or a key set; give a secret as the key, and no other algorithms"
         )
     if secret and key is not None and len(key) < SHORTEST_SECRET:
-        raise ValueError(f"jwt(key): a secret has at least {SHORTEST_SECRET} bytes")
+        raise ValueError(
+            f"jwt(key): expected a secret of at least {SHORTEST_SECRET} bytes, "
+            f"got {len(key)}"
+        )
     usable = [name for name in names if _fits(name, key)]
     if not usable:
         raise ValueError(
-            f"jwt(algorithms): {', '.join(names) or 'none'}: "
-            "this key cannot check such signatures"
+            "jwt(algorithms): expected an algorithm that works with this key, "
+            f"got {', '.join(names) or 'none'}"
         )
     return usable
 
@@ -163,7 +171,7 @@ def _fits(name: str, key: str | bytes | None) -> bool:
 
 
 def _principal_from(claims: dict[str, Any], name: str, leeway: float) -> Principal:
-    """Return the principal of a token that is valid. Raises TypeError or ValueError."""
+    """Return the principal of a valid token. Raises TypeError or ValueError."""
     given: Any = ()
     for claim in ("scope", "scp", "scopes"):
         if claim in claims:
@@ -184,7 +192,7 @@ class Unreachable(Exception):
     """The keys could not be downloaded."""
 
 
-# What can go wrong in a download. A RuntimeError means that no thread can be started.
+# The errors of a download. A RuntimeError means that no thread could be started.
 FETCH_ERRORS = (
     OSError,
     HTTPException,
@@ -197,16 +205,16 @@ FETCH_ERRORS = (
 class KeySet:
     """The public keys of an issuer, by key id.
 
-    A set with a URL is downloaded when the first key is needed, and when an unknown key
-    is needed. Old keys are downloaded again in the background and used until then, so
-    an issuer that hangs does not delay requests whose key is known.
+    A set with a URL is downloaded when a key is needed that is not known. Old keys are
+    refreshed in the background and used until then, so an issuer that hangs does not
+    delay requests whose key is known.
     """
 
     def __init__(self, source: str | os.PathLike[str] | Mapping[str, Any]) -> None:
         self._url = ""
         self._keys: dict[Any, PyJWK] = {}
-        # The time when the keys become old, and the earliest time of the next download.
-        # A set without a URL is never downloaded.
+        # When the keys become old, and the earliest time of the next download. A set
+        # without a URL is never downloaded.
         self._old_at = inf
         self._fetch_at = inf
         self._fetching = trio.Lock()
@@ -224,7 +232,7 @@ class KeySet:
     async def find(self, kid: Any) -> "PyJWK | None":
         """Return the key with this id, or None. Raises Unreachable.
 
-        If the token or the set does not name keys, the only key is returned.
+        If there is only one key, and the token or the set has no key id, returns it.
         """
         found = self._known(kid)
         if found is not None:
@@ -235,7 +243,7 @@ class KeySet:
             if trio.current_time() >= self._fetch_at:
                 await self._fetch()
         if not self._keys:
-            raise Unreachable(f"{self._url}: its keys are not known yet")
+            raise Unreachable(f"{self._url}: no keys could be downloaded yet")
         return self._known(kid)
 
     def _renew_if_old(self) -> None:
@@ -270,8 +278,8 @@ class KeySet:
                 )
             self._keys = _decode_keys(data, self._url)
         except FETCH_ERRORS as problem:
-            reason = str(problem) or "it took too long"
-            log.warning("cannot fetch the keys from %s: %s", self._url, reason)
+            reason = str(problem) or f"no response within {FETCH_TIMEOUT:g} s"
+            log.warning("cannot download the keys from %s: %s", self._url, reason)
         else:
             now = trio.current_time()
             self._fetch_at = now + FETCH_INTERVAL
@@ -279,7 +287,7 @@ class KeySet:
 
 
 def _check_url(url: str) -> str:
-    """Return a URL if keys from it cannot be altered in transit. Raises ValueError."""
+    """Return a URL if nobody can alter its keys in transit. Raises ValueError."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     is_local = _is_local(host)
@@ -296,7 +304,7 @@ def _is_local(host: str) -> bool:
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Follow redirects only to acceptable URLs with the same scheme."""
+    """Follows redirects only to secure URLs with the same scheme."""
 
     def redirect_request(
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
@@ -320,7 +328,7 @@ def _download(url: str) -> bytes:
         error.close()
         raise
     if len(data) > MAX_KEYS:
-        raise ValueError(f"more than {MAX_KEYS} bytes")
+        raise ValueError(f"expected at most {MAX_KEYS:,} bytes, got more")
     return data
 
 
@@ -333,9 +341,9 @@ def _decode_keys(data: bytes, source: object) -> "dict[Any, PyJWK]":
 
 
 def _public_keys(key_set: Mapping[str, Any]) -> "dict[Any, PyJWK]":
-    """Return the public keys that can check signatures, by key id. Raises ValueError.
+    """Return the public keys for signatures, by key id. Raises ValueError.
 
-    Keys of a type that PyJWT does not support are left out.
+    Keys that PyJWT does not support are left out.
     """
     import jwt as pyjwt  # an extra
 
@@ -353,5 +361,5 @@ def _public_keys(key_set: Mapping[str, Any]) -> "dict[Any, PyJWK]":
         except (pyjwt.PyJWTError, TypeError, ValueError):
             continue
     if not found:
-        raise ValueError("the key set has no public key for signatures")
+        raise ValueError("expected a key set with a public key for signatures")
     return found

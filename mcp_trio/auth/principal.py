@@ -1,4 +1,4 @@
-"""Principals, and the scopes that they need."""
+"""Principals and scopes."""
 
 import re
 import time
@@ -8,17 +8,21 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-# The characters that RFC 6749, section 3.3, allows in a scope. A quotation mark is not
-# one of them, so a scope is safe in a quoted string of a header.
+# The characters that RFC 6749, section 3.3, allows in a scope. It excludes quotation
+# marks, so a scope is safe in a quoted string of a header.
 _SCOPE = r"[!#-\[\]-~]+"
 
 NO_SCOPES: frozenset[str] = frozenset()
 
 
 class Principal(Struct, frozen=True):
-    """The user or program that a request acts for.
+    """The user or program on whose behalf a request is made.
 
-    `expires` is in seconds since 1970. `claims` contains everything else that is known.
+    Attributes:
+        name: The principal's name. Sessions, tasks and limits belong to it.
+        scopes: What the principal may do.
+        expires: When its token expires, in seconds since 1970.
+        claims: Any other claims of the token.
     """
 
     name: str
@@ -36,7 +40,7 @@ class Principal(Struct, frozen=True):
         structs.force_setattr(self, "scopes", scopes)
 
     def held(self, scopes: frozenset[str]) -> frozenset[str]:
-        """Return those of the given scopes that the principal has."""
+        """Return the given scopes that the principal has."""
         return scopes & self.scopes
 
     def ends_in(self) -> float:
@@ -63,16 +67,16 @@ def owner() -> Owner:
 
 
 def has_scopes(principal: Principal | None, scopes: frozenset[str]) -> bool:
-    """Return whether a principal has all of the scopes. None has no scopes."""
+    """Return whether a principal has all of the scopes. None has none."""
     if not scopes:
         return True
     return principal is not None and principal.held(scopes) == scopes
 
 
 def is_same_principal(one: Principal | None, other: Principal | None) -> bool:
-    """Return whether two principals are the same.
+    """Return whether two principals have the same name, or both are None.
 
-    Sessions and tasks are visible only to the principal that they belong to.
+    Sessions and tasks are only visible to the principal that they belong to.
     """
     if one is other:
         return True
@@ -82,7 +86,7 @@ def is_same_principal(one: Principal | None, other: Principal | None) -> bool:
 
 
 def can_stand_in_for(one: Principal | None, other: Principal | None) -> bool:
-    """Return whether one principal is the same as another and has all its scopes."""
+    """Return whether one principal is the same as another, and has all its scopes."""
     if not is_same_principal(one, other):
         return False
     if one is None or other is None:
@@ -93,7 +97,7 @@ def can_stand_in_for(one: Principal | None, other: Principal | None) -> bool:
 def as_scopes(given: Iterable[Any], what: str) -> frozenset[str]:
     """Return scopes as a set. Raises TypeError or ValueError.
 
-    `what` names the owner of the scopes in errors.
+    `what` names the scopes in errors.
     """
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(
@@ -103,7 +107,7 @@ def as_scopes(given: Iterable[Any], what: str) -> frozenset[str]:
     for scope in scopes:
         if not isinstance(scope, str) or not re.fullmatch(_SCOPE, scope):
             raise ValueError(
-                f"{what}: expected a scope of visible ASCII characters, without "
-                f'" and \\, got {scope!r}'
+                f'{what}: expected a scope of visible ASCII characters, without " '
+                f"and \\, got {scope!r}"
             )
     return scopes

@@ -1,4 +1,4 @@
-"""Tell clients how to get a token: metadata (RFC 9728) and challenges (RFC 6750)."""
+"""Protected resource metadata (RFC 9728) and WWW-Authenticate challenges (RFC 6750)."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
 def is_resource_url(text: str) -> bool:
-    """Return whether a text can be the URL of a resource: without query or fragment."""
+    """Return whether this is an http(s) URL without a query or a fragment."""
     return re.fullmatch(r"https?://[^\s\"\\#?/@]+(/[^\s\"\\#?]*)?", text) is not None
 
 
@@ -19,7 +19,7 @@ def metadata_document(
 ) -> dict[str, Any]:
     """Return the metadata of a resource, given its URL."""
     document: dict[str, Any] = {"resource": resource}
-    # RFC 9728, section 3.2: parameters without values are left out.
+    # RFC 9728, section 3.2: parameters without values are omitted.
     if authorization_servers:
         document["authorization_servers"] = authorization_servers
     supported = sorted(scopes)
@@ -30,34 +30,35 @@ def metadata_document(
 
 
 def metadata_url(resource: str) -> str:
-    """Return the URL of the metadata of a resource, given the URL of the resource."""
+    """Return the URL of a resource's metadata, given the URL of the resource."""
     parts = urlsplit(resource)
     path = METADATA_PATH + parts.path.rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
 def sse_url(endpoint: str, path: str) -> str:
-    """Return the URL of HTTP+SSE, given the URL of the MCP endpoint and its own path.
+    """Return the URL of the HTTP+SSE endpoint.
 
-    Behind a proxy, clients may see both under a prefix.
+    `endpoint` is the public URL of the MCP endpoint, and `path` its path at the server.
+    Behind a proxy, clients may see both endpoints under a prefix.
     """
     parts = urlsplit(endpoint)
     return f"{parts.scheme}://{parts.netloc}{prefix_of(endpoint, path)}/sse"
 
 
 def prefix_of(endpoint: str, path: str) -> str:
-    """Return what a proxy puts before the paths of a server, for its clients.
+    """Return the prefix that a proxy adds to a server's paths, or "".
 
-    `endpoint` is the URL of the MCP endpoint, and `path` its path without the prefix.
+    `endpoint` is the public URL of the MCP endpoint, and `path` its path at the server.
     """
     seen = urlsplit(endpoint).path.rstrip("/")
     return seen.removesuffix(path) if seen.endswith(path) else ""
 
 
 def challenge(resource: str, scopes: Iterable[str], error: str = "") -> str:
-    """Return the value of WWW-Authenticate in a response that refuses a token.
+    """Return the value of WWW-Authenticate in a response that rejects a token.
 
-    `scopes` are those that the resource requires, and `error` is a code of RFC 6750.
+    `scopes` are those that the resource requires. `error` is an error code of RFC 6750.
     """
     parameters = {
         "error": error,

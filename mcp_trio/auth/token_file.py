@@ -25,24 +25,28 @@ _TOO_OPEN = 0o026
 class token_file:
     """Verify tokens with a file that contains their digests.
 
-    `python -m mcp_trio token` makes a token and the line for the file. Raises OSError
-    or ValueError if the file cannot be read or a line is not valid. The file is read
-    again when it has changed. If that fails, or the file is empty, as it is for a
-    moment while a program rewrites it, the tokens known before stay valid. A file with
-    nothing but a comment in it revokes every token.
+    `python -m mcp_trio token` creates a token and its line for the file. Raises OSError
+    or ValueError if the file cannot be read or a line is not valid.
+
+    The file is read again when it has changed. If that fails, or if the file is empty,
+    for example while a program rewrites it, the previous tokens stay valid. To revoke
+    all tokens, leave only a comment in the file.
+
+    Args:
+        path: The file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
         # Digest -> the principal of that token.
         self._known: dict[bytes, Principal] = {}
-        # The state of the file when it was read; None if it could not be read since.
+        # The state of the file when it was last read. None if it must be read again.
         self._seen: tuple[int, ...] | None = None
         self._check_at = -inf
         self._read()
 
     async def __call__(self, token: str) -> Principal | None:
-        """Return the principal of a token."""
+        """Return the principal of a token, or None if the token is unknown."""
         now = trio.current_time()
         if now >= self._check_at:
             self._check_at = now + CHECK_INTERVAL
@@ -50,7 +54,7 @@ class token_file:
         return self._known.get(sha256(token.encode()).digest())
 
     def _read_if_changed(self) -> None:
-        """Read the file if it has changed. A problem with it is logged once."""
+        """Read the file if it has changed. A problem is logged once."""
         try:
             status = os.stat(self._path)
             # A pipe can be read only once.
@@ -59,22 +63,25 @@ class token_file:
         except (OSError, ValueError) as problem:
             if self._seen is not None:
                 log.warning("%s; the tokens read before remain valid", problem)
-            # Read the file again as soon as that is possible.
+            # Read the file as soon as possible, even if it does not change.
             if isinstance(problem, OSError):
                 self._seen = None
 
     def _read(self) -> None:
         with open(self._path, "rb") as file:
-            # Before reading, so that a change during the reading is noticed later.
+            # Before reading, so that a change during the read is detected later.
             status = os.fstat(file.fileno())
             self._seen = _state(status)
             content = file.read()
         if os.name == "posix" and status.st_mode & _TOO_OPEN:
             log.warning(
-                "%s: other users can read or change it; run chmod 600 on it", self._path
+                "%s: other users can read or change this file; run chmod 600 on it",
+                self._path,
             )
         if self._known and not content.strip():
-            raise ValueError(f"{self._path} is empty")
+            raise ValueError(
+                f"{self._path} is empty; to revoke all tokens, leave a comment in it"
+            )
         self._known = self._parse(content.splitlines())
 
     def _parse(self, lines: list[bytes]) -> dict[bytes, Principal]:
@@ -85,7 +92,7 @@ class token_file:
                 if words:
                     digest, principal = _parse_words(*words)
                     found[digest] = principal
-            except (TypeError, ValueError):  # a TypeError if the number of words is off
+            except (TypeError, ValueError):  # TypeError: a wrong number of words
                 raise ValueError(
                     f"{self._path}, line {number}: expected {LINE}, as printed by: "
                     "mcp-trio token NAME"
@@ -94,7 +101,7 @@ class token_file:
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:
-    """Return values that change whenever the file does."""
+    """Return values that change whenever the file changes."""
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 

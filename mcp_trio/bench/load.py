@@ -1,8 +1,8 @@
 """The load: requests that are sent as fast as the server answers.
 
-One plain loop sends them, without trio and without threads, so that little of the
-machine is lost to the load. A turn of the loop costs a system call or two, and a reply
-is decoded only as far as to see which request it answers and whether that failed.
+One plain loop sends them, without trio and without threads, so that the load takes
+little of the machine. An iteration of the loop costs one or two system calls, and of a
+reply only the id and the kind of outcome are decoded.
 """
 
 from __future__ import annotations
@@ -18,12 +18,18 @@ from typing import NamedTuple
 import msgspec
 
 from ..load_spec import UsageError
-from .transports import PATIENCE, LoadConnection, LoadReply, LoadRequest, read_reply
+from .transports import (
+    RESPONSE_TIMEOUT,
+    LoadConnection,
+    LoadReply,
+    LoadRequest,
+    read_reply,
+)
 
 # A load that takes more than this share of a core may itself limit the figures.
 BUSY = 0.9
-# Seconds between two reports of the progress.
-_TELL_EVERY = 0.1
+# Seconds between reports of the progress.
+_REPORT_INTERVAL = 0.1
 # The longest description of an error, in characters.
 _LONGEST_ERROR = 120
 
@@ -43,7 +49,7 @@ class MethodRun(msgspec.Struct):
 
 
 class Run(msgspec.Struct):
-    """The figures of one run: times in seconds, processor use in cores."""
+    """The figures of one run: times in seconds, CPU use in cores."""
 
     at_once: int
     seconds: float
@@ -67,7 +73,7 @@ class Run(msgspec.Struct):
 
 
 class _Meter:
-    """Measures the time of a run, and the processor time of both sides."""
+    """Measures the time of a run, and the CPU time of both sides."""
 
     def __init__(self, server_time: Callable[[], float | None]) -> None:
         self._server_time = server_time
@@ -79,7 +85,7 @@ class _Meter:
         self.server_took: float | None = None
 
     def stop(self) -> None:
-        """Take the figures."""
+        """Stop measuring, and set the figures."""
         self.seconds = time.perf_counter() - self.started
         load_time = time.process_time() - self._load_before
         self.load_took = load_time / self.seconds
@@ -107,7 +113,7 @@ class Load:
         self._latencies: dict[str, list[float]] = defaultdict(list)
         self._failures: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
-        # How many requests are still to be sent, and until when.
+        # The number of requests that may still be sent, and the time when this ends.
         self._left = 0.0
         self._until = 0.0
         self._selector = selectors.DefaultSelector()
@@ -116,13 +122,13 @@ class Load:
         self,
         seconds: float,
         calls: float,
-        tell: Callable[[float], None],
+        report_progress: Callable[[float], None],
         server_time: Callable[[], float | None],
     ) -> Run:
-        """Send requests until the time is up or so many are sent. Raises UsageError.
+        """Send requests for so many seconds or calls, then wait for the responses.
 
-        Then wait for the responses. `tell` is called with the seconds since its last
-        call, and `server_time` returns the processor time of the server.
+        `report_progress` is called with the seconds since its last call, and
+        `server_time` returns the CPU time of the server. Raises UsageError.
         """
         meter = _Meter(server_time)
         self._left = calls
@@ -131,20 +137,20 @@ class Load:
             for connection in self._connections:
                 self._watch(connection)
                 self._start(connection)
-            self._turn_until_answered(meter.started, tell)
+            self._run_until_answered(meter.started, report_progress)
         meter.stop()
         return self._figures(meter)
 
-    def _turn_until_answered(
-        self, started: float, tell: Callable[[float], None]
+    def _run_until_answered(
+        self, started: float, report_progress: Callable[[float], None]
     ) -> None:
-        told = started
+        reported = started
         while self._is_busy():
-            self._turn()
+            self._run_once()
             now = time.perf_counter()
-            if now > told + _TELL_EVERY:
-                tell(now - told)
-                told = now
+            if now > reported + _REPORT_INTERVAL:
+                report_progress(now - reported)
+                reported = now
 
     def _figures(self, meter: _Meter) -> Run:
         latencies: list[float] = []
@@ -183,60 +189,60 @@ class Load:
         return figures
 
     def _is_busy(self) -> bool:
-        """Return whether the load goes on."""
+        """Return whether the load is not finished yet."""
         return len(self._in_flight) > 0
 
-    def _patience(self) -> float:
-        """Return for how many seconds nothing need happen."""
-        return PATIENCE
+    def _timeout(self) -> float:
+        """Return the number of seconds to wait for the next event."""
+        return RESPONSE_TIMEOUT
 
-    def _turn(self) -> None:
-        """Wait until something can be read or written, and do it."""
-        ready = self._selector.select(self._patience())
+    def _run_once(self) -> None:
+        """Wait until connections can be read or written, and do that."""
+        ready = self._selector.select(self._timeout())
         if not ready:
-            self._on_silence()
+            self._on_timeout()
         for key, events in ready:
             connection: LoadConnection = key.data
             if events & selectors.EVENT_READ:
-                answered = self._take(connection.read())
+                answered = self._receive(connection.read())
                 if connection.read_fd != key.fd:
                     self._rewatch(connection)
-                self._go_on(connection, answered)
+                self._continue(connection, answered)
             elif connection.flush():
                 self._stop_writing(key.fd)
 
-    def _on_silence(self) -> None:
-        """Handle that nothing has happened for too long. Raises UsageError."""
+    def _on_timeout(self) -> None:
+        """Handle a timeout. Raises UsageError."""
         raise UsageError(
-            f"the server owes {len(self._in_flight)} answers, "
-            f"and nothing has arrived for {PATIENCE:g} s"
+            f"expected {len(self._in_flight)} more responses, but nothing has arrived "
+            f"for {RESPONSE_TIMEOUT:g} s"
         )
 
     def _start(self, connection: LoadConnection) -> None:
         """Send the first requests on a connection."""
         self._fill(connection, self._window)
 
-    def _go_on(self, connection: LoadConnection, answered: list[int]) -> None:
-        """Send as many requests as have been answered. They are given by their ids."""
+    def _continue(self, connection: LoadConnection, answered: list[int]) -> None:
+        """Send more requests in place of those with the ids in `answered`."""
         self._fill(connection, len(answered))
 
     def _watch(self, connection: LoadConnection) -> None:
         self._selector.register(connection.read_fd, selectors.EVENT_READ, connection)
 
     def _rewatch(self, connection: LoadConnection) -> None:
-        """Watch the new descriptors of a connection that was opened again."""
+        """Watch the new descriptor of a connection that was reopened."""
         for key in list(self._selector.get_map().values()):
             if key.data is connection:
                 self._selector.unregister(key.fd)
         self._watch(connection)
 
     def _stop_writing(self, write_fd: int) -> None:
-        # The connection may have been opened again in the same turn.
+        # The connection may just have been reopened.
         if write_fd in self._selector.get_map():
             self._selector.unregister(write_fd)
 
     def _fill(self, connection: LoadConnection, room: int) -> None:
-        """Send as many requests as there is room for, until the load is over."""
+        """Send `room` requests, or fewer at the end of the load."""
         now = time.perf_counter()
         if now >= self._until:
             return
@@ -262,8 +268,8 @@ class Load:
                 connection.write_fd, selectors.EVENT_WRITE, connection
             )
 
-    def _take(self, messages: list[bytes]) -> list[int]:
-        """Note the messages of a server; return the ids of the answered requests."""
+    def _receive(self, messages: list[bytes]) -> list[int]:
+        """Record the server's replies. Returns the ids of the answered requests."""
         now = time.perf_counter()
         answered = []
         for message in messages:
@@ -283,10 +289,11 @@ class Load:
 
 
 class MixLoad(Load):
-    """Lets a number of users go through recorded conversations on each connection.
+    """Simulates users who repeat recorded conversations on each connection.
 
-    A user sends the requests of one conversation in their order, each after the answer
-    to the one before and the time to think, and then goes on to the next conversation.
+    A user sends the requests of one conversation in order. Before each one, the user
+    waits for the previous reply, and then for the think time. After that follows the
+    next conversation.
     """
 
     def __init__(
@@ -298,26 +305,26 @@ class MixLoad(Load):
         super().__init__(connections, conversations[0], window)
         self._conversations = conversations
         self._users = count()
-        # By the id of a request in flight: what its user sends next.
+        # By the id of a request in flight, the next requests of its user.
         self._next_of: dict[int, Iterator[LoadRequest]] = {}
-        # What is sent later: when, a number that keeps the order, and what.
+        # A heap of planned requests: the time, a number that keeps the order, the plan.
         self._thinking: list[tuple[float, int, _Planned]] = []
         self._order = count()
 
     def _is_busy(self) -> bool:
         return super()._is_busy() or len(self._thinking) > 0
 
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         if not self._thinking:
-            return super()._patience()
+            return super()._timeout()
         return max(0.0, self._thinking[0][0] - time.perf_counter())
 
-    def _on_silence(self) -> None:
+    def _on_timeout(self) -> None:
         if not self._thinking:
-            super()._on_silence()
+            super()._on_timeout()
 
-    def _turn(self) -> None:
-        super()._turn()
+    def _run_once(self) -> None:
+        super()._run_once()
         self._send_due()
 
     def _start(self, connection: LoadConnection) -> None:
@@ -326,18 +333,18 @@ class MixLoad(Load):
         self._send_due()
 
     def _requests_of(self, user: int) -> Iterator[LoadRequest]:
-        """Yield the requests of a user, who begins with a conversation of its own."""
+        """Yield the requests of a user. Each user begins with another conversation."""
         for number in count(user):
             yield from self._conversations[number % len(self._conversations)]
 
-    def _go_on(self, connection: LoadConnection, answered: list[int]) -> None:
+    def _continue(self, connection: LoadConnection, answered: list[int]) -> None:
         for id in answered:
             self._plan(connection, self._next_of.pop(id))
 
     def _plan(
         self, connection: LoadConnection, requests: Iterator[LoadRequest]
     ) -> None:
-        """Plan the next request of a user, unless the load is over by then."""
+        """Plan the next request of a user, unless the load ends before it."""
         request = next(requests)
         due = time.perf_counter() + request.think
         if due < self._until and self._left > 0:
@@ -355,7 +362,7 @@ class MixLoad(Load):
 
 
 class _Planned(NamedTuple):
-    """A request that a user sends after thinking, and what the user sends then."""
+    """The next request of a user, and the requests after it."""
 
     connection: LoadConnection
     request: LoadRequest
@@ -375,21 +382,21 @@ def _percentiles(latencies: list[float]) -> tuple[float, float, float, float]:
 
 
 def _refuse_request(reply: LoadReply) -> None:
-    """Raise UsageError for a request of the server, and accept its notifications."""
+    """Raise UsageError for a request of the server. Ignore its notifications."""
     if reply.method and reply.id is not None:
         raise UsageError(
-            f"the server asks for {reply.method} before it answers, "
-            "which a load cannot answer"
+            f"the server sends {reply.method} requests, which a load cannot answer; "
+            "use another tool"
         )
 
 
 def _describe_failure(message: bytes, reply: LoadReply) -> str:
-    """Describe a failure in one line that is the same for each such call."""
+    """Describe a failure in one line, which is the same for all similar failures."""
     if reply.error is not None:
         text = f"{reply.error.get('message')} ({reply.error.get('code')})"
         return text[:_LONGEST_ERROR]
     if reply.result is None:
-        return "an answer with neither result nor error"
+        return "a response with neither result nor error"
     content = msgspec.json.decode(message)["result"].get("content")
     text = content[0].get("text", "") if content else ""
     return f"isError: {text}"[:_LONGEST_ERROR]

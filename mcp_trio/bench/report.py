@@ -32,22 +32,22 @@ _METHOD_COLUMNS = [
     "longest",
     "errors",
 ]
-# A gray that is readable on white and on black, because a page may be either.
+# A gray that is readable on both white and black pages.
 _GRAY = "#7d8590"
 _BAR = "#8b949e"
 _OUR_BAR = "#2f81f7"
 _STYLE: Any = {
     "text.color": _GRAY,
     "ytick.color": _GRAY,
-    # Text stays text.
+    # Keep text as text.
     "svg.fonttype": "none",
-    # The same figures give the same file.
+    # Write the same file for the same figures.
     "svg.hashsalt": "mcp_trio",
 }
 
 
 class Report(msgspec.Struct):
-    """The runs of one load against one server, each with another number at once."""
+    """The runs of one load against one server, with different numbers at once."""
 
     target: str
     revision: str
@@ -58,13 +58,13 @@ class Report(msgspec.Struct):
     memory: list[int | None] = []  # before any load, and after all of it
 
     def rows(self) -> list[list[str]]:
-        """Return the rows of a table, first the names of its columns."""
+        """Return the rows of a table, beginning with the column names."""
         return [_COLUMNS, *(_row(run) for run in self.runs)]
 
     def method_rows(self) -> list[list[str]]:
-        """Return the rows of a table by method, first the names of its columns.
+        """Return the rows of a table by method, beginning with the column names.
 
-        Return nothing if all requests have the same method.
+        Returns an empty list if all requests have the same method.
         """
         if not any(len(run.methods) > 1 for run in self.runs):
             return []
@@ -148,7 +148,7 @@ def chart(
 
     `bars` maps names to values, and `labels` are shown at their ends.
     """
-    # It is optional, and slow to import.
+    # matplotlib is optional, and slow to import.
     try:
         import matplotlib
     except ImportError:

@@ -1,4 +1,4 @@
-"""The server under load: reach it, and measure how much of the machine it takes."""
+"""The server under load: connect to it, and measure its CPU time and memory."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from .transports import (
 )
 
 # Seconds that a process has to exit after the end of its input.
-TO_END = 2.0
-# The most seconds that a user thinks.
-_LONGEST_THINK = 60.0
+EXIT_TIMEOUT = 2.0
+# The longest think time, in seconds.
+_MAX_THINK = 60.0
 _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
 
@@ -42,7 +42,7 @@ _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 def request(
     method: str, params: Json, revision: str, *, fails: bool = False
 ) -> LoadRequest:
-    """Return a request as a revision sends it. If `fails`, an error is expected."""
+    """Return a request for a revision. If `fails`, the expected reply is an error."""
     if not OPENS[revision]:
         params = {**params, "_meta": _client_meta(params, revision)}
     message: Json = {"jsonrpc": "2.0", "method": method}
@@ -53,7 +53,7 @@ def request(
 
 
 def _client_meta(params: Json, revision: str) -> Json:
-    """Return the `_meta` of a request that introduces the client."""
+    """Return the `_meta` of a request, which describes the client."""
     meta: Json = {
         f"{VENDOR}protocolVersion": revision,
         f"{VENDOR}clientInfo": INFO,
@@ -68,8 +68,8 @@ def recorded(
 ) -> list[LoadRequest]:
     """Return the requests of a trace that have a response in it. Raises UsageError.
 
-    Before each, its user thinks as long as the client waited in the trace, times a
-    factor.
+    The think time of each is the time that the client waited in the trace, multiplied
+    by a factor.
     """
     sent, answered = _messages_by_id(trace)
     pauses = _pauses(trace)
@@ -79,7 +79,7 @@ def recorded(
             params = message.get("params", {})
             fails = _is_failure(answered[id])
             made = request(message["method"], params, revision, fails=fails)
-            think = min(pauses[id] * think_factor, _LONGEST_THINK)
+            think = min(pauses[id] * think_factor, _MAX_THINK)
             requests.append(msgspec.structs.replace(made, think=think))
     if not requests:
         raise UsageError(
@@ -91,15 +91,16 @@ def recorded(
 def conversations(
     traces: Sequence[Trace], revision: str, think_factor: float
 ) -> list[list[LoadRequest]]:
-    """Return the requests of each trace that can be a load in a revision.
+    """Return the requests of each trace that can be used as a load in a revision.
 
-    Raises UsageError if nothing answers.
+    Raises UsageError if there is no such trace.
     """
     found = []
     problems = []
     for trace in traces:
         if trace.header.revision != revision:
-            problems.append(f"{trace.path} is of another revision than {revision}")
+            given = trace.header.revision
+            problems.append(f"{trace.path}: expected revision {revision}, got {given}")
             continue
         try:
             found.append(recorded(trace, revision, think_factor))
@@ -111,7 +112,7 @@ def conversations(
 
 
 def _pauses(trace: Trace) -> dict[Any, float]:
-    """Return, by the id of each request, how long the client waited before it."""
+    """Return the time that the client waited before each request, by its id."""
     pauses = {}
     before = trace.lines[0].t if trace.lines else 0.0
     for line in trace.lines:
@@ -154,7 +155,7 @@ def _is_failure(response: Json) -> bool:
 
 
 def _result_of(connection: LoadConnection, request: LoadRequest) -> Json:
-    """Send a request before the load, and return its result. Raises UsageError."""
+    """Send a request outside of a load, and return its result. Raises UsageError."""
     reply = connection.ask(request.message(0), request.head, id=0)
     message = msgspec.json.decode(reply)
     if "error" in message:
@@ -181,7 +182,7 @@ class BenchTarget(msgspec.Struct):
     start_up: float | None = None
 
     def open(self, revision: str) -> None:
-        """Begin the conversation, or several if the transport needs that.
+        """Open the conversation, or one for each connection if the transport needs it.
 
         Raises UsageError.
         """
@@ -200,7 +201,7 @@ class BenchTarget(msgspec.Struct):
             self._initialize(connection, revision)
         else:
             discover = request("server/discover", {}, revision)
-            self._learn(_result_of(connection, discover), revision)
+            self._set_server_info(_result_of(connection, discover), revision)
 
     def _initialize(self, connection: LoadConnection, revision: str) -> None:
         params = {
@@ -209,13 +210,13 @@ class BenchTarget(msgspec.Struct):
             "clientInfo": INFO,
         }
         initialize = request("initialize", params, revision)
-        self._learn(_result_of(connection, initialize), revision)
+        self._set_server_info(_result_of(connection, initialize), revision)
         if isinstance(connection, HttpLoadConnection):
             connection.name_session(self.revision)
         connection.ask(_INITIALIZED)
 
-    def _learn(self, result: Json, revision: str) -> None:
-        """Take the server's name and revision from its first result."""
+    def _set_server_info(self, result: Json, revision: str) -> None:
+        """Set the server's name and revision from its first result."""
         info = result.get("serverInfo")
         if not info:
             info = result.get("_meta", {}).get(f"{VENDOR}serverInfo", {})
@@ -240,34 +241,37 @@ class BenchTarget(msgspec.Struct):
         window: int,
         seconds: float,
         calls: float = float("inf"),
-        tell: Callable[[float], None] = lambda done: None,
+        report_progress: Callable[[float], None] = lambda done: None,
     ) -> Run:
         """Keep `window` requests in flight on each connection. Raises UsageError.
 
-        The load ends after so many seconds or calls. `tell` is called with the seconds
-        since its last call.
+        The load ends after so many seconds or calls. `report_progress` is called with
+        the seconds since its last call.
         """
         for connection in self.connections:
-            # An idle connection that the server has closed is opened again.
+            # This reopens an idle connection that the server has closed.
             connection.read()
         load = Load(self.connections, requests, window)
-        return load.drive(seconds, calls, tell, self.cpu_time)
+        return load.drive(seconds, calls, report_progress, self.cpu_time)
 
     def load_mix(
         self,
         mix: Sequence[Sequence[LoadRequest]],
         users: int,
         seconds: float,
-        tell: Callable[[float], None] = lambda done: None,
+        report_progress: Callable[[float], None] = lambda done: None,
     ) -> Run:
-        """Let users go through conversations on each connection. Raises UsageError."""
+        """Simulate users who repeat conversations on each connection.
+
+        See `load`. Raises UsageError.
+        """
         for connection in self.connections:
             connection.read()
         load = MixLoad(self.connections, mix, users)
-        return load.drive(seconds, float("inf"), tell, self.cpu_time)
+        return load.drive(seconds, float("inf"), report_progress, self.cpu_time)
 
     def memory(self) -> int | None:
-        """Return the bytes that the server and its children hold, None if unknown."""
+        """Return the bytes that the server and its children use, None if unknown."""
         if sys.platform == "win32":
             return None
         pages = 0
@@ -276,7 +280,7 @@ class BenchTarget(msgspec.Struct):
         return pages * os.sysconf("SC_PAGE_SIZE") or None
 
     def cpu_time(self) -> float | None:
-        """Return the processor time that they have taken, None if unknown."""
+        """Return the CPU time of the server and its children, None if unknown."""
         if sys.platform == "win32":
             return None
         ticks = os.sysconf("SC_CLK_TCK")
@@ -288,13 +292,13 @@ class BenchTarget(msgspec.Struct):
         return total or None
 
     def _proc_files(self, name: str) -> Iterator[str]:
-        """Yield a file of /proc, on Linux, for the process and each process below."""
-        left = [self.pid] if self.pid else []
-        while left:
-            pid = left.pop()
+        """Yield a file of /proc, on Linux, for the process and all its descendants."""
+        remaining = [self.pid] if self.pid else []
+        while remaining:
+            pid = remaining.pop()
             try:
                 children = ""
-                # A thread may have started processes, too.
+                # Each thread may have started processes.
                 for thread in os.listdir(f"/proc/{pid}/task"):
                     with open(f"/proc/{pid}/task/{thread}/children") as file:
                         children += file.read()
@@ -302,7 +306,7 @@ class BenchTarget(msgspec.Struct):
                     content = file.read()
             except OSError:
                 continue
-            left += map(int, children.split())
+            remaining += map(int, children.split())
             yield content
 
 
@@ -333,7 +337,7 @@ def spawned(
             assert process.stdin is not None
             process.stdin.close()
             try:
-                process.wait(TO_END)
+                process.wait(EXIT_TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
 
@@ -347,7 +351,7 @@ def reach(
     env: Mapping[str, str] | None = None,
     stderr: int | IO[bytes] | None = None,
 ) -> AbstractContextManager[BenchTarget]:
-    """Open a server at a URL, or start it with a command. Raises UsageError.
+    """Connect to a server at a URL, or start one with a command. Raises UsageError.
 
     `connections` and `token` are for a URL, `env` and `stderr` for a command.
     """
@@ -384,8 +388,8 @@ def _reach_url(
     transport = transport_of(url)
     if transport == "sse":
         raise UsageError(
-            f"{url}: HTTP+SSE is not measured; give the URL of the Streamable HTTP "
-            "endpoint, or of a WebSocket"
+            f"{url}: expected a Streamable HTTP or WebSocket endpoint, got HTTP+SSE, "
+            "which bench does not support"
         )
     with ExitStack() as cleanup:
         connections: list[LoadConnection] = []

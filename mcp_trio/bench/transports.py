@@ -1,6 +1,6 @@
 """The connections that a load is sent over: stdio, HTTP and WebSocket.
 
-They are small and synchronous, so that the load takes little time from the server.
+They are small and synchronous, so that the load itself needs little CPU time.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import httptools
 import msgspec
 
 from ..client.event_parser import EventParser
-from ..client.http_connection import bearing, lines_of, target_of
+from ..client.http_connection import bearer_fields, lines_of, target_of
 from ..load_spec import UsageError
 
 if TYPE_CHECKING:
     from wsproto.events import Event
 
-# The most that is read at once, in bytes.
+# The most bytes that are read at once.
 CHUNK = 2**18
-# How long to wait for a server that owes a response, in seconds.
-PATIENCE = 20.0
+# Seconds to wait for a response.
+RESPONSE_TIMEOUT = 20.0
 
 
 class LoadRequest(msgspec.Struct, frozen=True):
-    """A request that is sent again and again, each time with another id."""
+    """A request that is sent repeatedly, each time with another id."""
 
     # The encoded message without its id and its closing brace.
     start: bytes
@@ -48,13 +48,13 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
 
 class LoadResult(msgspec.Struct):
-    """The part of a result that a load looks at."""
+    """The part of a result that a load needs."""
 
     failed: bool = msgspec.field(default=False, name="isError")
 
 
 class LoadReply(msgspec.Struct):
-    """The parts of a server's message that a load looks at.
+    """The parts of a server's message that a load needs.
 
     A message with a method is not a response.
     """
@@ -81,10 +81,10 @@ def read_reply(message: bytes) -> LoadReply:
 class LoadConnection(ABC):
     """A connection over two non-blocking file descriptors.
 
-    Each transport frames the messages that it sends, and finds the received ones.
+    Each transport frames outgoing messages, and splits what it receives into messages.
     """
 
-    # Whether also notifications have a response, as they do over HTTP.
+    # Whether notifications have a response too, as they do over HTTP.
     answers_all = False
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
@@ -103,30 +103,30 @@ class LoadConnection(ABC):
 
     @abstractmethod
     def framed(self, message: bytes, head: bytes = b"") -> bytes:
-        """Return a message as the transport sends it."""
+        """Return a message in the framing of the transport."""
 
     @abstractmethod
     def messages(self, data: bytes) -> list[bytes]:
         """Return the messages that the received data completes. Raises UsageError."""
 
     def write(self, requests: list[tuple[LoadRequest, int]]) -> bool:
-        """Send requests with their ids. Return whether everything has been sent."""
+        """Send requests with their ids. Returns whether everything was sent."""
         framed = [self.framed(one.message(id), one.head) for one, id in requests]
         return self.send(b"".join(framed))
 
     def send(self, data: bytes) -> bool:
-        """Send bytes. Return whether everything has been sent."""
+        """Send bytes. Returns whether everything was sent."""
         self._unsent += data
         return self.flush()
 
     def flush(self) -> bool:
-        """Send bytes that wait for it. Return whether everything has been sent."""
+        """Send bytes that were not sent yet. Returns whether everything was sent."""
         try:
             self._unsent = self._unsent[os.write(self.write_fd, self._unsent) :]
         except BlockingIOError:
             pass
         except ConnectionError:
-            # The next read finds the reason.
+            # The next read reports the reason.
             self._unsent = b""
         return not self._unsent
 
@@ -145,14 +145,15 @@ class LoadConnection(ABC):
     def ended(self) -> list[bytes]:
         """Handle the end of the connection. Raises UsageError.
 
-        Return the messages that take the place of missing responses.
+        Returns error messages in place of missing responses.
         """
         raise UsageError("the server has ended the conversation")
 
     def ask(self, message: bytes, head: bytes = b"", id: int | None = None) -> bytes:
-        """Send a message before the load, and return its response. Raises UsageError.
+        """Send a message outside of a load, and return its response.
 
-        Without an id, return any response, or nothing if the transport sends none.
+        Without an id, this returns any response, or empty bytes if the transport has
+        none. Raises UsageError.
         """
         self.send(self.framed(message, head))
         if id is None and not self.answers_all:
@@ -161,13 +162,13 @@ class LoadConnection(ABC):
             for reply in self.read():
                 if id is None or read_reply(reply).id == id:
                     return reply
-        raise UsageError(f"the server has not answered within {PATIENCE:g} s")
+        raise UsageError(f"no response from the server within {RESPONSE_TIMEOUT:g} s")
 
     def _wait_readable(self) -> bool:
-        """Wait until there is something to read. Return False if nothing arrives."""
+        """Wait until there is something to read. Returns False on a timeout."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.read_fd, selectors.EVENT_READ)
-            return bool(selector.select(PATIENCE))
+            return bool(selector.select(RESPONSE_TIMEOUT))
 
     @abstractmethod
     def close(self) -> None:
@@ -197,11 +198,11 @@ def _connect(url: str) -> socket.socket:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "ws"):
         raise UsageError(
-            f"{url}: TLS is not measured; give the http or ws URL behind it"
+            f"{url}: expected an http or ws URL, as bench does not support TLS"
         )
     address = (parts.hostname or "localhost", parts.port or 80)
     try:
-        connection = socket.create_connection(address, PATIENCE)
+        connection = socket.create_connection(address, RESPONSE_TIMEOUT)
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(f"{url} cannot be reached: {reason}") from None
@@ -218,8 +219,8 @@ class SocketLoadConnection(LoadConnection):
 
     def _use_socket(self, connection: socket.socket) -> None:
         self._socket = connection
-        # A selector takes each descriptor once, so that reading and writing have one
-        # each.
+        # A descriptor can be registered with a selector only once, so reading and
+        # writing need one each.
         self._use(connection.fileno(), os.dup(connection.fileno()))
 
     def close(self) -> None:
@@ -231,17 +232,17 @@ class SocketLoadConnection(LoadConnection):
 class HttpLoadConnection(SocketLoadConnection):
     """An HTTP connection with one request at a time.
 
-    A response is JSON or an event stream. A closed connection is opened again.
+    A response is JSON or an event stream. A closed connection is reopened.
     """
 
     answers_all = True
-    # The encoded headers that name the session.
+    # The encoded headers for the session.
     session_headers = b""
 
     def __init__(self, url: str, token: str = "") -> None:
         headers = [
             (b"Host", urlsplit(url).netloc.encode()),
-            *bearing(token),
+            *bearer_fields(token),
             (b"Content-Type", b"application/json"),
             (b"Accept", b"application/json, text/event-stream"),
         ]
@@ -257,12 +258,12 @@ class HttpLoadConnection(SocketLoadConnection):
         super()._use_socket(connection)
         self._parser = httptools.HttpResponseParser(self)
         # The message that has no response yet.
-        self._asked: bytes | None = None
-        # Whether the server announced that it closes the connection.
+        self._request: bytes | None = None
+        # Whether the server closes the connection after the response.
         self._closes = False
 
     def name_session(self, revision: str) -> None:
-        """Send the session id of the last response, and a revision, from now on."""
+        """Add the session id of the last response, and a revision, to all requests."""
         headers = []
         session_id = self.headers.get(b"mcp-session-id")
         if session_id:
@@ -273,7 +274,7 @@ class HttpLoadConnection(SocketLoadConnection):
 
     def framed(self, message: bytes, head: bytes = b"") -> bytes:
         """Return an HTTP request."""
-        self._asked = message
+        self._request = message
         return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (
             self._start,
             self.session_headers,
@@ -288,13 +289,13 @@ class HttpLoadConnection(SocketLoadConnection):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as problem:
-            raise UsageError(f"the response is not HTTP: {problem}") from None
+            raise UsageError(f"the response is not valid HTTP: {problem}") from None
         if self._closes:
             self._reconnect()
         return self._replies
 
     def on_message_begin(self) -> None:
-        """Start a response. Called by the parser."""
+        """Begin a response. Called by the parser."""
         self.headers = {}
         self._body = []
 
@@ -307,7 +308,7 @@ class HttpLoadConnection(SocketLoadConnection):
         self._body.append(chunk)
 
     def on_message_complete(self) -> None:
-        """Take the messages from a response. Called by the parser."""
+        """Store the messages of a response. Called by the parser."""
         body = b"".join(self._body)
         status = self._parser.get_status_code()
         # The final response follows an interim one.
@@ -321,29 +322,29 @@ class HttpLoadConnection(SocketLoadConnection):
             self._replies = [event.data.encode() for event in EventParser().feed(body)]
         else:
             self._replies = [body]
-        self._asked = None
+        self._request = None
 
     def ended(self) -> list[bytes]:
-        """Open a new connection. Return an error for a request without a response."""
+        """Open a new connection. Returns an error for a request without a response."""
         replies = []
-        if self._asked:
-            problem = "the server closed the connection without an answer"
+        if self._request:
+            problem = "the server closed the connection without a response"
             replies.append(self._failure(problem))
         self._reconnect()
         return replies
 
     def _reconnect(self) -> None:
-        # The new socket is opened before the old one is closed. So its descriptors have
-        # other numbers, and a selector does not take one for the other.
+        # The new socket is opened before the old one is closed, so that a selector sees
+        # different descriptor numbers.
         connection = _connect(self.url)
         self.close()
         self._use_socket(connection)
 
     def _failure(self, message: str) -> bytes:
         """Return an error response to the current request."""
-        asked = msgspec.json.decode(self._asked or b"{}")
+        request = msgspec.json.decode(self._request or b"{}")
         error = {"code": 0, "message": message}
-        return msgspec.json.encode({"id": asked.get("id"), "error": error})
+        return msgspec.json.encode({"id": request.get("id"), "error": error})
 
 
 class WebSocketLoadConnection(SocketLoadConnection):
@@ -355,14 +356,14 @@ class WebSocketLoadConnection(SocketLoadConnection):
 
         super().__init__(url)
         self._events = events
-        # The message that has begun, as far as it has arrived.
+        # The part of the current message that has arrived.
         self._text = ""
         self._protocol = WSConnection(ConnectionType.CLIENT)
         handshake = events.Request(
             host=urlsplit(url).netloc,
             target=target_of(url),
             subprotocols=["mcp"],
-            extra_headers=bearing(token),
+            extra_headers=bearer_fields(token),
         )
         self.send(self._protocol.send(handshake))
         while self._protocol.state.name == "CONNECTING" and self._wait_readable():

@@ -1,4 +1,4 @@
-"""From KEY=VALUE, as people type it, to the arguments of a tool."""
+"""Parse the arguments of a tool from KEY=VALUE pairs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..load_spec import UsageError, did_you_mean
 from ..protocol.types import Json
 from .input_schema import InputSchema, as_text, kinds_of
 
-# How many tools are listed if the one that was asked for does not exist.
-MOST_NAMES = 20
-# How much of a value is quoted in an error message, in characters.
-MOST_QUOTED = 40
+# The most tools that are listed if the one to call does not exist.
+MAX_NAMES = 20
+# The most characters of a value that are quoted in an error message.
+MAX_QUOTED = 40
 
 
 def find_tool(tools: list[Json], name: str) -> Json:
@@ -23,8 +23,8 @@ def find_tool(tools: list[Json], name: str) -> Json:
     if name in by_name:
         return by_name[name]
     names = list(by_name)
-    if len(names) > MOST_NAMES:
-        names = [*names[:MOST_NAMES], "..."]
+    if len(names) > MAX_NAMES:
+        names = [*names[:MAX_NAMES], "..."]
     known = ", ".join(names) or "none"
     near = did_you_mean(name, by_name)
     raise UsageError(f"there is no tool {name!r}{near}; the tools are: {known}")
@@ -33,9 +33,9 @@ def find_tool(tools: list[Json], name: str) -> Json:
 def read_arguments(tool: Json, pairs: list[str], given: Json | None = None) -> Json:
     """Return a tool's arguments from pairs, added to those given. Raises UsageError.
 
-    `key=value` is read as the tool's schema says, and `key:=value` as JSON. If the
-    value is @FILE, it is the content of the file. `tag=a tag=b` are the items of a
-    list, and `point.x=1` is a property of an object.
+    The value of `key=value` is converted as the tool's schema requires, and that of
+    `key:=value` is JSON. @FILE stands for the content of a file. `tag=a tag=b` are the
+    items of a list, and `point.x=1` is a property of an object.
     """
     schema = InputSchema(tool["inputSchema"])
     arguments = dict(given or {})
@@ -75,7 +75,7 @@ def _group_pairs(
 
 
 def _locate(tool: str, schema: InputSchema, key: str) -> tuple[list[str], InputSchema]:
-    """Return the path that a key names, and the schema of the value there."""
+    """Return the path for a key, and the schema of the value there."""
     path = [key]
     outermost, _, _ = key.partition(".")
     if key not in schema.properties and outermost in schema.properties:
@@ -92,13 +92,13 @@ def _locate(tool: str, schema: InputSchema, key: str) -> tuple[list[str], InputS
 
 
 def _insert(arguments: Json, key: str, path: list[str], value: Any) -> None:
-    """Put a value where a path leads, and merge objects."""
+    """Set the value at a path. Objects are merged."""
     *outer, last = path
     target: Any = arguments
     for name in outer:
         target = target.setdefault(name, {})
         if not isinstance(target, dict):
-            raise UsageError(f"{key}: {name} is also given a value, not an object")
+            raise UsageError(f"{key}: expected {name} to be an object, got a value too")
     present = target.get(last)
     if isinstance(present, dict) and isinstance(value, dict):
         value = present | value
@@ -139,10 +139,10 @@ def _read_file(key: str, name: str) -> str:
 
 
 def read_value(key: str, text: str, expected: InputSchema) -> Any:
-    """Return the value that a schema expects. Raises UsageError.
+    """Convert text to the value that a schema expects. Raises UsageError.
 
-    It is the text itself where a string is allowed, and otherwise JSON. Where only a
-    list is allowed, anything else is its only item.
+    The value is the text itself if the schema allows a string, and is decoded as JSON
+    otherwise. If the schema allows only a list, any other value is its only item.
     """
     kinds = expected.kinds()
     value: Any = text if "string" in kinds else _decode(text, kinds)
@@ -182,6 +182,6 @@ def from_json(text: str, where: str, expected: str, type: Any = Any) -> Any:
 
 
 def _quote(text: str) -> str:
-    if len(text) <= MOST_QUOTED:
+    if len(text) <= MAX_QUOTED:
         return text
-    return f"{text[:MOST_QUOTED]}..."
+    return f"{text[:MAX_QUOTED]}..."

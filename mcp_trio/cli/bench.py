@@ -19,26 +19,26 @@ from ..trace.format import Trace, read
 from ..trace.suite import files
 from .arguments import find_tool, read_arguments
 from .options import (
+    DEFAULT_REVISION,
     DEMO,
     PROG,
     SPEC_HELP,
-    SPOKEN,
     Parser,
     client_arguments,
     seconds,
     timeout,
     token_of,
 )
-from .output import as_json, bar
+from .output import as_json, progress_bar
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-# The default numbers of requests at a time. Over HTTP, each has its own connection.
+# The default numbers of concurrent requests. Over HTTP, each has its own connection.
 AT_ONCE = {"http": [1, 16], "sse": [1], "ws": [1, 50], "stdio": [1, 1000]}
 # The width of the table without a terminal.
 WIDTH = 140
-# The time for warming up, as a share of the time that counts.
+# The time for warming up, as a fraction of the measured time.
 WARM_UP = 0.3
 
 
@@ -52,7 +52,7 @@ def bench_arguments(parser: Parser) -> None:
         "words",
         nargs="*",
         metavar="SPEC|URL TOOL KEY=VALUE",
-        help=f"the call to make; without one, tools are listed; {SPEC_HELP}",
+        help=f"the server, and the call to measure; default: tools/list; {SPEC_HELP}",
     )
     parser.add_argument(
         "--trace",
@@ -60,34 +60,36 @@ def bench_arguments(parser: Parser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="send the requests of a trace; of a folder, or of several: a mix of their "
-        "conversations",
+        help="send the requests of this trace; with a folder, or if repeated, a mix of "
+        "the conversations",
     )
     parser.add_argument(
         "--think",
         metavar="FACTOR",
         type=seconds,
         default=0.0,
-        help="wait before each request of a trace as long as its client did, times "
-        "this (0)",
+        help="wait before each request as long as the client in the trace did, "
+        "multiplied by FACTOR (0)",
     )
     parser.add_argument(
         "--at-once",
         metavar="N,N",
         type=_numbers,
-        help="how many requests at a time, over HTTP each on its own connection "
-        "(stdio 1,1000; HTTP 1,16; WebSocket 1,50)",
+        help="the numbers of concurrent requests to measure; over HTTP, each request "
+        "has its own connection (stdio 1,1000; HTTP 1,16; WebSocket 1,50)",
     )
     parser.add_argument(
         "--seconds",
         metavar="SECONDS",
         type=timeout,
         default=5.0,
-        help="how long to measure for each of these numbers (5)",
+        help="how long to measure each number of concurrent requests (5)",
     )
     client_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
-    parser.add_argument("--svg", metavar="FILE", type=Path, help="draw a chart")
+    parser.add_argument(
+        "--svg", metavar="FILE", type=Path, help="write a chart to this file"
+    )
 
 
 def _numbers(text: str) -> list[int]:
@@ -110,7 +112,7 @@ def bench(options: argparse.Namespace) -> int:
     plan = _plan(options)
     total = len(plan.numbers) * plan.seconds * (1 + WARM_UP)
     spent = 0.0
-    with bar() as show:
+    with progress_bar() as show:
 
         def advance(seconds: float) -> None:
             nonlocal spent
@@ -140,7 +142,7 @@ class Plan(NamedTuple):
     # The tool to call and its KEY=VALUE pairs, if any.
     words: list[str]
     traces: list[Trace]
-    # How long users think, as a multiple of the pauses in the traces.
+    # The factor by which the pauses in the traces are multiplied.
     think: float
     numbers: list[int]
     seconds: float
@@ -167,7 +169,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         spec=spec,
         target=target,
         transport=transport,
-        revision=revision or SPOKEN,
+        revision=revision or DEFAULT_REVISION,
         token=token_of(options),
         words=words,
         traces=traces,
@@ -178,7 +180,7 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def _measure(plan: Plan, advance: Callable[[float], None]) -> Report:
-    """Measure each number of requests at a time, each against a fresh server."""
+    """Measure each number of concurrent requests, each with a newly started server."""
     report = Report(plan.spec, plan.revision)
     for number in plan.numbers:
         connections = 1
@@ -192,17 +194,20 @@ def _measure(plan: Plan, advance: Callable[[float], None]) -> Report:
             report.start_up = report.start_up or server.start_up
             report.load, run = _load(server, plan)
             memory_before = server.memory()
-            run(window, plan.seconds * WARM_UP, tell=advance)
-            report.runs.append(run(window, plan.seconds, tell=advance))
+            run(window, plan.seconds * WARM_UP, report_progress=advance)
+            report.runs.append(run(window, plan.seconds, report_progress=advance))
             if not report.memory:
                 report.memory = [memory_before]
-            # Of the first server before any load, and of the last one after it.
+            # The first server before the load, and the last one after it.
             report.memory = [report.memory[0], server.memory()]
     return report
 
 
 def _load(server: BenchTarget, plan: Plan) -> tuple[str, Callable[..., Run]]:
-    """Return a description of the load, and its generator. Raises UsageError."""
+    """Return a description of the load, and the function that runs it.
+
+    Raises UsageError.
+    """
     if len(plan.traces) == 1 and not plan.think:
         [trace] = plan.traces
         requests = recorded(trace, server.revision)

@@ -14,8 +14,8 @@ from ..load_spec import UsageError
 from ..protocol.extensions import TASKS
 from ..protocol.types import Json
 from .arguments import find_tool, from_json, read_arguments
-from .options import PROG, SPOKEN, Parser, at_terminal, client_arguments
-from .output import ShowProgress, answer, bar, printed
+from .options import DEFAULT_REVISION, PROG, Parser, at_terminal, client_arguments
+from .output import ShowProgress, answer, format_result, progress_bar
 from .target import connect_to_target
 
 _PROGRESS = "notifications/progress"
@@ -31,12 +31,12 @@ def call_arguments(parser: Parser) -> None:
         "words",
         nargs="*",
         metavar="SPEC TOOL KEY=VALUE",
-        help="the tool's schema decides how a VALUE is read; LIST=A LIST=B is a list, "
-        "OBJECT.KEY=VALUE an object; KEY:=VALUE is JSON; the VALUE @FILE is the "
-        "content of a file",
+        help="the server, the tool and its arguments; the tool's schema says how to "
+        "convert a VALUE; LIST=A LIST=B is a list, OBJECT.KEY=VALUE an object, "
+        "KEY:=VALUE is JSON, and KEY=@FILE the content of a file",
     )
     parser.add_argument(
-        "--json", metavar="OBJECT", help="the arguments, as one JSON object"
+        "--json", metavar="OBJECT", help="the arguments, as a JSON object"
     )
     client_arguments(parser)
 
@@ -44,7 +44,8 @@ def call_arguments(parser: Parser) -> None:
 async def call(options: argparse.Namespace) -> int:
     """Call a tool and print its result.
 
-    The exit code is 1 if the tool fails. In the first revision, results do not say so.
+    The exit code is 1 if the tool fails, which results of the first revision do not
+    show.
     """
     words = list(options.words)
     spec = None
@@ -60,7 +61,7 @@ async def call(options: argparse.Namespace) -> int:
     if options.json:
         given = from_json(options.json, "--json", "a JSON object", Json)
     capabilities: Json = {}
-    if not OPENS[options.revision or SPOKEN]:
+    if not OPENS[options.revision or DEFAULT_REVISION]:
         capabilities["extensions"] = {TASKS: {}}
     if at_terminal():
         capabilities["elicitation"] = {"form": {}}
@@ -72,12 +73,12 @@ async def call(options: argparse.Namespace) -> int:
     async with connection as client:
         listed = find_tool(await client.list_tools(), tool)
         result = await _call(client, tool, read_arguments(listed, pairs, given))
-    print(printed(result), file=sys.stderr if result.is_error else sys.stdout)
+    print(format_result(result), file=sys.stderr if result.is_error else sys.stdout)
     return 1 if result.is_error else 0
 
 
 async def _call(client: Client, tool: str, arguments: Json) -> Result:
-    """Call a tool, with a progress bar at a terminal."""
+    """Call a tool, and show a progress bar if standard error is a terminal."""
     meta = {"progressToken": "call"}
     with ExitStack() as stack:
         async with trio.open_nursery() as nursery:
@@ -91,12 +92,12 @@ async def _call(client: Client, tool: str, arguments: Json) -> Result:
 
 
 def _show_task(stack: ExitStack) -> Callable[[Json], None]:
-    """Return what shows the states of a task in a bar, which `stack` removes."""
+    """Return a function that shows a task in a progress bar, which `stack` removes."""
     bars: list[ShowProgress] = []
 
     def show(task: Json) -> None:
         if not bars:
-            bars.append(stack.enter_context(bar()))
+            bars.append(stack.enter_context(progress_bar()))
         status = str(task["status"]).replace("_", " ")
         bars[0](None, None, str(task.get("statusMessage", status)))
 
@@ -104,12 +105,12 @@ def _show_task(stack: ExitStack) -> Callable[[Json], None]:
 
 
 async def _show_progress(client: Client) -> None:
-    heard = await client.hear(_PROGRESS)
-    with bar() as show:
+    notifications = await client.hear(_PROGRESS)
+    with progress_bar() as show:
         while True:
-            params = heard[-1].get("params", {})
+            params = notifications[-1].get("params", {})
             done = params.get("progress")
             total = params.get("total")
             if isinstance(done, int | float) and isinstance(total, int | float | None):
                 show(done, total, str(params.get("message", "")))
-            heard = await client.hear(_PROGRESS, len(heard) + 1)
+            notifications = await client.hear(_PROGRESS, len(notifications) + 1)

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class Command(NamedTuple):
     """A command.
 
-    Its module in this folder has its name, and so does the function that runs it, which
-    returns the exit code and may be async. `NAME_arguments` declares its arguments.
+    The module of this package with the same name implements it: the function NAME runs
+    the command and returns the exit code, and may be async. The function NAME_arguments
+    declares the arguments.
     """
 
     name: str

@@ -10,7 +10,7 @@ _ALL = [
     ),
     Command(
         "work",
-        "Run the tasks of a server, and take no requests.",
+        "Run the tasks of a server, without serving requests.",
         "server.py --store redis://127.0.0.1:6379/0",
     ),
     Command(
@@ -32,7 +32,7 @@ _ALL = [
     Command("show", "Draw a recorded conversation as a diagram.", "new.jsonl"),
     Command(
         "mock",
-        "Serve what a recorded server said, to test clients.",
+        "Act as the server of a recorded conversation, to test clients.",
         "new.jsonl --http 8000",
     ),
     Command(

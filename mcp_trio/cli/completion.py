@@ -1,4 +1,4 @@
-"""The command `completion`: scripts for shells, and the words that they ask for."""
+"""The command `completion`: scripts for shells, and the completions that they show."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _mcp_trio() {
 complete -o default -F _mcp_trio mcp-trio
 """,
     "zsh": r"""#compdef mcp-trio
-# To use it: eval "$(mcp-trio completion zsh)" behind compinit in ~/.zshrc
+# To use it: eval "$(mcp-trio completion zsh)" after compinit in ~/.zshrc
 _mcp_trio() {
     local -a found given
     given=("${(@)words[2,CURRENT]}")
@@ -69,10 +69,10 @@ def completion_arguments(parser: Parser) -> None:
 
 
 def completion(options: argparse.Namespace) -> int:
-    """Print a script for a shell, or the words that complete a command line.
+    """Print a script for a shell, or the completions of a command line.
 
-    The script calls this command again. The words of the line so far follow `--`, and
-    the last of them is to be completed.
+    The script calls this command again, with the words of the line after `--`. The last
+    of them is the one to complete.
     """
     if not options.command:
         print(SCRIPTS[options.shell], end="")
@@ -82,7 +82,7 @@ def completion(options: argparse.Namespace) -> int:
 
 
 def completed(commands: Mapping[str, Command], words: list[str]) -> list[str]:
-    """Return the words that the last one may become; none if it may be a file."""
+    """Return the completions of the last word, or no words if it may be a file."""
     if not words:
         return []
     *before, last = words
@@ -134,7 +134,7 @@ def _positional(words: list[str], options: Mapping[str, argparse.Action]) -> lis
 def _tools_or_arguments(given: list[str]) -> list[str]:
     """Return the tools of a SPEC, or the arguments of a tool that are not given yet.
 
-    A server at a URL is not asked.
+    This does not connect to a server at a URL.
     """
     spec, *words = given
     if looks_like_url(spec):
@@ -149,18 +149,18 @@ def _tools_or_arguments(given: list[str]) -> list[str]:
     tool, *pairs = words
     if tool not in tools:
         return []
-    taken = {pair.partition("=")[0] for pair in pairs}
-    return [f"{key}=" for key in tools[tool].properties if key not in taken]
+    used = {pair.partition("=")[0] for pair in pairs}
+    return [f"{key}=" for key in tools[tool].properties if key not in used]
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Discard what a SPEC prints, which would be taken for a word."""
-    kept = os.dup(1)
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-        os.dup2(nowhere.fileno(), 1)
+    """Discard what a SPEC prints, because the shell would use it as a completion."""
+    stdout = os.dup(1)
+    with open(os.devnull, "w") as null, redirect_stdout(null):
+        os.dup2(null.fileno(), 1)
         try:
             yield
         finally:
-            os.dup2(kept, 1)
-            os.close(kept)
+            os.dup2(stdout, 1)
+            os.close(stdout)

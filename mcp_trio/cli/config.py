@@ -23,12 +23,12 @@ class HostFormat(Struct, frozen=True):
 
     # The end of the path of its configuration file.
     file: str
-    # The key of the object that holds the servers.
+    # The key of the object that contains the servers.
     key: str = "mcpServers"
-    # What an entry has in addition to a command, and to a URL.
+    # Further values of an entry with a command, and of one with a URL.
     with_command: Json = {}
     with_url: Json = {}
-    # The key of a URL; empty if the file cannot hold one.
+    # The key of a URL; empty if URLs are not supported.
     url_key: str = "url"
 
 
@@ -65,13 +65,13 @@ def config_arguments(parser: Parser) -> None:
         dest="host",
         metavar="HOST",
         type=one_of(HOSTS),
-        help=f"{', '.join(HOSTS)}; default: by the name of FILE, or {DEFAULT_HOST}",
+        help=f"{', '.join(HOSTS)}; default: the host of FILE, or {DEFAULT_HOST}",
     )
     parser.add_argument(
         "--into",
         metavar="FILE",
         type=Path,
-        help="add the entry to the host's file, and keep a backup",
+        help="add the entry to this file of the host, after a backup",
     )
     parser.add_argument(
         "--name",
@@ -89,7 +89,7 @@ def config_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--http",
         metavar="URL",
-        help="connect to the server at this URL, instead of starting it",
+        help="connect to the server at this URL instead of starting it",
     )
     parser.add_argument(
         "--force",
@@ -128,7 +128,7 @@ def config(options: argparse.Namespace) -> int:
 def _name(options: argparse.Namespace) -> str:
     """Return the server's name in the host. Raises UsageError.
 
-    A SPEC is loaded in any case, as an entry for a broken server is of no use.
+    A SPEC is always loaded, because an entry for a broken server would be useless.
     """
     name = ""
     if options.spec is not None or not options.http:
@@ -149,7 +149,7 @@ def _other_hosts(key: str) -> dict[str, str]:
 
 
 def _check(options: argparse.Namespace, host_name: str) -> None:
-    """Raise UsageError for options that make no sense."""
+    """Raise UsageError for options that cannot be used, or not together."""
     if options.command:
         raise UsageError(
             f"config: expected a SPEC, got a command; for example: {PROG} config "
@@ -168,13 +168,13 @@ def _check(options: argparse.Namespace, host_name: str) -> None:
             )
         if not HOSTS[host_name].url_key:
             raise UsageError(
-                f"--http: the file of {host_name} cannot hold a URL; give a SPEC to "
-                "start, or add the URL in its settings for connectors"
+                f"--http: the file of {host_name} does not support URLs; give a SPEC "
+                "to start, or add the URL in its settings for connectors"
             )
         if options.env:
             raise UsageError(
-                "--env and --http exclude each other: the host does not start a "
-                "server at a URL"
+                "--env: cannot be combined with --http, because the host does not "
+                "start a server at a URL; leave out one of them"
             )
 
 
@@ -189,7 +189,7 @@ def _host_of_file(file: Path | None) -> str:
 
 def _load_name(spec: str | None) -> str:
     """Return the name that a server gives itself, as hosts accept it."""
-    # What the user's module prints must not be taken for the entry.
+    # Standard output is for the entry, and not for what the user's module prints.
     with redirect_stdout(sys.stderr):
         server = load(DEMO if spec is None else spec)
     words = re.sub(r"[^\w-]+", "-", server.info.name, flags=re.ASCII)

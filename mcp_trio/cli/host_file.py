@@ -1,4 +1,4 @@
-"""Adding an entry to a host's configuration file, which keeps everything else."""
+"""Add an entry to a host's configuration file, without changing anything else."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def put_entry(
 ) -> str:
     """Add an entry to the object at `key`, and return a message about it.
 
-    `other_hosts` are hosts by the key that they use instead. Raises UsageError, and
-    then the file is unchanged.
+    `other_hosts` are hosts by the key that they use instead. If this raises UsageError,
+    the file is unchanged.
     """
     path = Path(os.path.realpath(file))
-    with _alone_with(path):
+    with _locked(path):
         return _put_entry(file, path, key, name, entry, force, other_hosts)
 
 
@@ -45,7 +45,7 @@ def _put_entry(
     force: bool,
     other_hosts: Mapping[str, str],
 ) -> str:
-    """Add an entry to the file at `path`, which the user calls `file`."""
+    """Add an entry to the file at `path`, which messages call `file`."""
     text = _read(path)
     config = _parse(text, file) if text.strip() else {}
     _check_key(file, key, config, other_hosts)
@@ -69,7 +69,7 @@ def _put_entry(
 def _check_key(
     file: Path, key: str, config: Json, other_hosts: Mapping[str, str]
 ) -> None:
-    """Raise UsageError if the file seems to be another host's."""
+    """Raise UsageError if the file seems to belong to another host."""
     if key in config:
         return
     for other, host in other_hosts.items():
@@ -83,7 +83,7 @@ def _check_key(
 def _read(path: Path) -> str:
     if path.exists():
         if not path.is_file() and not path.is_dir():
-            # Reading a pipe would wait, and writing would replace the device.
+            # Reading a pipe would block, and writing would replace a device.
             raise UsageError(f"{path}: expected a file, got a pipe or a device")
         if not os.access(path, os.W_OK):
             raise UsageError(f"{path} is read-only; it was not changed")
@@ -143,8 +143,8 @@ def _format_like(text: str, config: Json) -> str:
 
 
 @contextmanager
-def _alone_with(path: Path) -> Iterator[None]:
-    """Keep other runs of this command from writing a file. Raises UsageError."""
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes of this command from writing a file. Raises UsageError."""
     try:
         path.parent.mkdir(exist_ok=True)
         with locked(path.parent):
@@ -154,7 +154,7 @@ def _alone_with(path: Path) -> Iterator[None]:
 
 
 def _back_up(path: Path, text: str) -> Path:
-    """Write a file's text to a free name beside it."""
+    """Write a file's text to a new file next to it."""
     try:
         return back_up(path, text.encode())
     except OSError as error:
@@ -164,7 +164,7 @@ def _back_up(path: Path, text: str) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a whole file or nothing."""
+    """Write the whole file, or leave it unchanged."""
     try:
         replace_file(path, text.encode())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What the command line has to know of a tool's JSON Schema."""
+"""The parts of a tool's JSON Schema that the command line uses."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..protocol.types import Json
 
 
 class InputSchema:
-    """A JSON Schema of a value that people type.
+    """The JSON Schema of a value that a user types.
 
     References are looked up in `root`, which is this schema by default. `seen` are the
-    references that led here, so that a circle ends.
+    references that were followed to get here, so that cycles end.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class InputSchema:
         """Return the schemas that this one refers to, or offers a choice of."""
         reference = str(self._schema.get("$ref", ""))
         if reference and reference not in seen:
-            # "#/$defs/Point" and "#/definitions/Point" are all that tools use.
+            # Tools only use the forms "#/$defs/Point" and "#/definitions/Point".
             parts = ["", "", *reference.split("/")]
             target = self._root.get(parts[-2], {}).get(parts[-1])
             return [InputSchema(target, self._root, seen | {reference})]
@@ -111,7 +111,7 @@ class InputSchema:
 
 
 def kinds_of(value: Any) -> set[str]:
-    """Return the types that JSON Schema gives a value.
+    """Return the JSON Schema types of a value.
 
     A whole number is an integer and a number, even if it is written as 1.0.
     """
@@ -131,7 +131,7 @@ def kinds_of(value: Any) -> set[str]:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as people type it: a string as it is, anything else as JSON."""
+    """Return a value as a user types it: strings unchanged, anything else as JSON."""
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()

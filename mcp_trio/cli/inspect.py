@@ -1,4 +1,4 @@
-"""The command `inspect`: list what a server has."""
+"""The command `inspect`: list the features of a server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def inspect_arguments(parser: Parser) -> None:
     parser.usage = f"{PROG} inspect [OPTION...] [SPEC | URL | -- COMMAND...]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     parser.add_argument(
-        "--json", action="store_true", help="print the server's own JSON"
+        "--json", action="store_true", help="print the JSON that the server sent"
     )
     client_arguments(parser)
 
@@ -41,7 +41,7 @@ async def _list(list_all: Callable[[], Awaitable[list[Json]]]) -> list[Json]:
     try:
         return await list_all()
     except RemoteError as error:
-        # A server need not have features of every kind.
+        # A server may lack features of some kind.
         if error.code == MethodNotFound.code:
             return []
         raise

@@ -1,4 +1,4 @@
-"""How log records are written: as lines of text, or as one JSON object per line."""
+"""Format log records: as lines of text, or as one JSON object per line."""
 
 import logging
 import re
@@ -10,7 +10,7 @@ from ..protocol.jsonrpc import encode
 from ..protocol.sanitize import visible
 from ..protocol.types import Json
 
-# What a record may have in addition to its message: see `server/event_log.py`.
+# The extra attributes of a record, which `server/event_log.py` sets.
 FIELDS = (
     "event",
     "method",
@@ -26,8 +26,8 @@ FIELDS = (
 )
 # Control characters and line ends that JSON does not escape.
 _UNESCAPED = r"[\x7f-\x9f\u2028\u2029]"
-# The most characters of a traceback, which may quote what a client has sent.
-MOST_TRACEBACK = 20_000
+# The most characters of a traceback. It may quote what a client has sent.
+MAX_TRACEBACK = 20_000
 
 _ExcInfo: TypeAlias = (
     tuple[type[BaseException], BaseException, TracebackType | None]
@@ -39,15 +39,15 @@ class _Formatter(logging.Formatter):
     def formatException(self, ei: _ExcInfo) -> str:
         """Return a traceback, truncated."""
         text = super().formatException(ei)
-        if len(text) <= MOST_TRACEBACK:
+        if len(text) <= MAX_TRACEBACK:
             return text
-        return f"{text[:MOST_TRACEBACK]}\n[cut: {len(text):,} characters]"
+        return f"{text[:MAX_TRACEBACK]}\n[truncated: {len(text):,} characters]"
 
 
 class TextFormatter(_Formatter):
     """One line per record, for people.
 
-    Further lines are indented, so what a client sends cannot look like another record.
+    Further lines are indented, so input from a client cannot look like another record.
     """
 
     def __init__(self, worker: int | None = None) -> None:
@@ -73,8 +73,8 @@ class TextFormatter(_Formatter):
 class JsonFormatter(_Formatter):
     """One JSON object per record.
 
-    It has the time, the level, the logger, the message, those of FIELDS that the record
-    has, and a traceback. With `--workers` it also has the worker's number.
+    Its keys are the time, the level, the logger, the message, the FIELDS that the
+    record has, and a traceback. With `--workers`, the worker's number is included.
     """
 
     def __init__(self, worker: int | None = None) -> None:

@@ -20,7 +20,7 @@ from ..server.exceptions import ConfigurationError
 from .commands import COMMANDS
 from .options import PROG, Parser, leaves, looks_like_url
 
-# What to do next, by words in an error message of a server.
+# Hints on what to do next, by words in an error message of a server.
 _PASS_A_TOKEN = "; pass a token with --token or MCP_TRIO_TOKEN"
 _HINTS = {
     "Bearer TOKEN": _PASS_A_TOKEN,
@@ -37,13 +37,13 @@ def main(given: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     words = list(sys.argv[1:] if given is None else given)
     if sys.stdout is None:
-        # Standard output is closed, so nobody wants to read it.
+        # Standard output is closed, so discard what commands print.
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         try:
             return _main(words)
         finally:
-            # At exit it would be too late to handle a failure.
+            # A failure at exit could not be handled any more.
             sys.stdout.flush()
     except BrokenPipeError:
         # The reader has closed its end, as in `| head`. Python flushes again at exit.
@@ -85,9 +85,9 @@ def _run_command(name: str, words: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
-    # For `completion`, which knows the options of every command.
+    # For `completion`, which completes the options of every command.
     parser.set_defaults(commands=COMMANDS)
-    # What follows `--` is the command line of a server.
+    # The words after `--` are the command line of a server.
     end = words.index("--") if "--" in words else len(words)
     options = parser.parse_intermixed_args(words[:end])
     options.command = words[end + 1 :]
@@ -136,18 +136,18 @@ def report(error: BaseException) -> int | None:
 
 def _describe(error: BaseException) -> str | None:
     """Return one line about an error, or None if it needs its traceback."""
-    # Deferred for start-up time: `run` does not need the client.
+    # Imported here to start faster: `run` does not need the client.
     from ..client.errors import NotAMessage, RemoteError, ServerGone
 
     if LIFESPAN_FAILED in getattr(error, "__notes__", ()):
         return f"{what_and_where(error)}, {LIFESPAN_FAILED}"
     if isinstance(error, RemoteError):
         if error.is_ours:
-            return f"no answer from the server: {error.message}"
+            return f"no reply from the server: {error.message}"
         return f"the server answered with an error: {error}"
     if isinstance(error, trio.BrokenResourceError):
         cause = error.__cause__ or "the other end closed it"
-        return str(error) or f"the connection broke: {cause}"
+        return str(error) or f"the connection was lost: {cause}"
     if isinstance(error, UsageError | ConfigurationError):
         return str(error)
     if isinstance(error, NotAMessage | ServerGone | OSError):
@@ -156,7 +156,7 @@ def _describe(error: BaseException) -> str | None:
 
 
 def _hint(line: str) -> str:
-    """Return what to do next about an error, if it is known."""
+    """Return a hint on what to do next about an error, or an empty string."""
     for words, hint in _HINTS.items():
         if words in line:
             return hint
@@ -168,7 +168,7 @@ def _overview() -> str:
         f"usage: {PROG} [COMMAND] [OPTION...]",
         "",
         "Serve, inspect, call, record and measure MCP servers.",
-        "Without a command it is `run`.",
+        "The default command is `run`.",
         "",
         *(f"  {command.name:<12}{command.summary}" for command in COMMANDS.values()),
         "",

@@ -1,4 +1,4 @@
-"""The command `mock`: serve what a recorded server said."""
+"""The command `mock`: act as the server of a trace."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def mock_arguments(parser: Parser) -> None:
         "--http",
         metavar="[HOST:]PORT",
         type=address,
-        help="serve Streamable HTTP there, under /mcp; default: stdio",
+        help="serve Streamable HTTP on this port, at /mcp; default: stdio",
     )
 
 
 def mock(options: argparse.Namespace) -> int:
-    """Serve what the server in a trace said, to test a client without the server.
+    """Act as the server of a trace, to test a client without the real server.
 
-    A request that is not in the trace gets an error that lists those in it.
+    A request that is not in the trace gets an error with a list of those that are.
     """
     from ..trace.format import read
     from ..trace.mock import MockScript

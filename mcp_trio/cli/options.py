@@ -1,4 +1,4 @@
-"""What the commands share: the parser, the types of options, and common arguments."""
+"""The parser, the types of options, and the arguments that commands share."""
 
 from __future__ import annotations
 
@@ -20,21 +20,27 @@ from ..transports.address import parse_address
 
 PROG = "mcp-trio"
 SPEC_HELP = f"{FORMS} (looks for {', '.join(NAMES)}); default: a demo"
+TOKEN_HELP = (
+    "an access token for a URL; set MCP_TRIO_TOKEN instead to keep it out of the list "
+    "of processes"
+)
 DEMO = "mcp_trio.demo"
-# The newest revision that opens a session. Servers of every age understand it, as they
-# may answer with an older one.
-SPOKEN = next(revision.name for revision in reversed(REVISIONS) if revision.opens)
+# The newest revision that opens a session. All servers support it, because they may
+# reply with an older one.
+DEFAULT_REVISION = next(
+    revision.name for revision in reversed(REVISIONS) if revision.opens
+)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that reports a mistake in one line, and knows its options by name."""
+    """A parser that reports an error in one line, and keeps its options by name."""
 
     def __init__(self, **about: Any) -> None:
         self.known_options: dict[str, argparse.Action] = {}
         super().__init__(**about)
 
     def error(self, message: str) -> NoReturn:
-        """Print the mistake and exit with code 2."""
+        """Print the error and exit with code 2."""
         what, _, words = message.partition(": ")
         if "ignored explicit argument" in message:
             option = what.removeprefix("argument ")
@@ -56,7 +62,7 @@ class Parser(argparse.ArgumentParser):
     def add_mutually_exclusive_group(  # type: ignore[override]
         self, **about: Any
     ) -> ExclusiveOptions:
-        """Declare options that exclude each other."""
+        """Declare options that cannot be combined."""
         group = super().add_mutually_exclusive_group(**about)
         return ExclusiveOptions(group.add_argument, self._remember)
 
@@ -67,7 +73,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class ExclusiveOptions(NamedTuple):
-    """Options of a Parser that exclude each other."""
+    """Options of a Parser that cannot be combined."""
 
     add: Callable[..., argparse.Action]
     remember: Callable[[argparse.Action], argparse.Action]
@@ -81,7 +87,7 @@ class ExclusiveOptions(NamedTuple):
 
 
 def checked_by(read: Callable[[str], object]) -> Callable[[str], str]:
-    """Return a type that accepts text which `read` accepts, unchanged."""
+    """Return a type that checks text with `read` and returns it unchanged."""
 
     def convert(text: str) -> str:
         try:
@@ -132,7 +138,7 @@ def timeout(text: str) -> float:
 
 
 class one_of:
-    """A type that accepts certain words, in any case."""
+    """A type that accepts certain words, in upper or lower case."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = tuple(words)
@@ -161,26 +167,26 @@ def client_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--token",
         metavar="TOKEN",
-        help="an access token for a URL; MCP_TRIO_TOKEN keeps it out of sight",
+        help=TOKEN_HELP,
     )
 
 
 def token_of(options: argparse.Namespace) -> str:
-    """Return the access token, or an empty string without one."""
+    """Return the access token, or an empty string if there is none."""
     return options.token or os.environ.get("MCP_TRIO_TOKEN", "")
 
 
 def looks_like_url(word: str | None) -> bool:
     """Return whether a word is the URL of a server rather than a SPEC.
 
-    `mcp_trio.client` has this too, but loading it would slow down `run`.
+    This is the same as `client.target.is_url`, whose import would slow down `run`.
     """
     schemes = ("http://", "https://", "ws://", "wss://")
     return word is not None and word.startswith(schemes)
 
 
 def at_terminal() -> bool:
-    """Return whether somebody may be typing."""
+    """Return whether standard input is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
@@ -192,7 +198,7 @@ _WHY_NOT_LISTENING = {
         "this machine does not have that address; leave the host out, or use 0.0.0.0 "
         "for all addresses"
     ),
-    errno.EACCES: "permission denied; choose a port from 1024 on",
+    errno.EACCES: "permission denied; choose a port of 1024 or higher",
 }
 
 
@@ -212,10 +218,10 @@ def listening(*places: str) -> Iterator[None]:
 
 def _why_not_listening(error: BaseException) -> str | None:
     if getattr(error, "__notes__", ()):
-        # It comes from the user's lifespan.
+        # It was raised in the user's lifespan.
         return None
     if isinstance(error, socket.gaierror):
-        return "the host is not known"
+        return "unknown host"
     if isinstance(error, OSError) and error.errno is not None:
         return _WHY_NOT_LISTENING.get(error.errno)
     return None

@@ -1,4 +1,4 @@
-"""What commands print, and the forms that they fill in with the user."""
+"""Print the results of commands, and let the user fill in forms."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# Shows the progress, the total and the status message. Each of the first two is
-# None if it is not known.
+# Shows the progress, the total and the status message. The numbers are None if they are
+# not known.
 ShowProgress = Callable[[float | None, float | None, str], None]
 
 
@@ -33,24 +33,24 @@ def as_json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def in_colour() -> bool:
+def in_color() -> bool:
     """Return whether to print in color.
 
-    It is printed at a terminal, or if FORCE_COLOR is set, unless NO_COLOR is set.
+    This is true at a terminal or if FORCE_COLOR is set, unless NO_COLOR is set.
     """
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
-def _how_far(done: float | None, total: float | None) -> str:
+def _fraction(done: float | None, total: float | None) -> str:
     if done is None:
         return ""
     return f"{done:.4g}" if total is None else f"{done:.4g}/{total:.4g}"
 
 
 @contextmanager
-def bar() -> Iterator[ShowProgress]:
+def progress_bar() -> Iterator[ShowProgress]:
     """Show a progress bar, and remove it at the end.
 
     It is only shown if standard error is a terminal.
@@ -73,8 +73,8 @@ def bar() -> Iterator[ShowProgress]:
         task = progress.add_task("", total=None)
 
         def show(done: float | None, total: float | None, what: str) -> None:
-            text = f"{_how_far(done, total)} {_printable(what)}".strip()
-            # The first state is drawn at once, later ones ten times a second.
+            text = f"{_fraction(done, total)} {_printable(what)}".strip()
+            # The first state is drawn immediately, later ones ten times a second.
             is_first = not progress.tasks[task].description
             progress.update(
                 task, completed=done, total=total, description=text, refresh=is_first
@@ -91,16 +91,16 @@ _KINDS = {
     "Templates": "resourceTemplates",
     "Prompts": "prompts",
 }
-# The most characters that a name takes of a line.
-_WIDEST_NAME = 40
-# The width of a line that does not go to a terminal.
+# The widest column of names, in characters.
+_MAX_NAME_WIDTH = 40
+# The width of a line if the output is not a terminal.
 _UNLIMITED = 100_000
 
 
 def table(features: Json) -> str:
     """Return a table of the features of a server, with their arguments.
 
-    It is as wide as the terminal. Without one, each entry is one line.
+    It is as wide as the terminal. Without a terminal, each entry is one line.
     """
     from rich.text import Text
 
@@ -122,7 +122,7 @@ def _console() -> Console:
     width = _UNLIMITED
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
-    if in_colour():
+    if in_color():
         return Console(width=width, force_terminal=True, color_system="standard")
     return Console(width=width, force_terminal=False, color_system=None)
 
@@ -132,7 +132,7 @@ def _grid(items: list[Json]) -> Table:
     from rich.text import Text
 
     grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(max_width=_WIDEST_NAME, overflow="fold")
+    grid.add_column(max_width=_MAX_NAME_WIDTH, overflow="fold")
     for item in items:
         grid.add_row(Text(f"  {_name(item)}", "cyan"), Text(_description(item)))
         for name, type_, description in _arguments(item):
@@ -154,7 +154,7 @@ def _description(item: Json) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a server's text on one line, without codes that a terminal would obey."""
+    """Return a server's text on one line, without control codes for a terminal."""
     line = " ".join(text.split())
     return "".join(letter for letter in line if letter.isprintable())
 
@@ -163,14 +163,14 @@ def _arguments(item: Json) -> Iterator[tuple[str, str, str]]:
     """Yield the name, the type and the description of each argument."""
     schema = InputSchema(item.get("inputSchema", {}))
     for name, about in schema.properties.items():
-        said = about if isinstance(about, dict) else {}
+        details = about if isinstance(about, dict) else {}
         presence = "optional"
         if name in schema.required:
             presence = "required"
-        elif "default" in said:
-            presence = f"default {msgspec.json.encode(said['default']).decode()}"
+        elif "default" in details:
+            presence = f"default {msgspec.json.encode(details['default']).decode()}"
         type_ = f"{schema.property(name).describe()}, {presence}"
-        description = str(said.get("description", ""))
+        description = str(details.get("description", ""))
         yield _printable(name), _printable(type_), _printable(description)
     # Prompts list their arguments without a schema. They are strings.
     for argument in item.get("arguments") or []:
@@ -182,11 +182,11 @@ def _arguments(item: Json) -> Iterator[tuple[str, str, str]]:
 # Results
 
 
-def printed(result: Json) -> str:
+def format_result(result: Json) -> str:
     """Return a tool's result as text.
 
-    Text is printed as it is, structured content if there is no text, and anything else
-    is described.
+    Text blocks are unchanged, and other blocks are described. Structured content is
+    included if there is no text.
     """
     if "toolResult" in result:
         plain = result["toolResult"]
@@ -212,7 +212,7 @@ def _describe(item: Json) -> str:
     return f"[{' '.join(word for word in words if word)}]"
 
 
-# Questions of a server
+# Forms
 
 
 async def answer(method: str, params: Json) -> Json:
@@ -235,7 +235,7 @@ async def answer(method: str, params: Json) -> Json:
 
 
 async def _ask(name: str, field: Json, *, optional: bool) -> Any:
-    """Ask for one field until the answer fits, and return it.
+    """Ask for one field until the answer is valid, and return it.
 
     Returns None if an optional field is left empty. Raises EOFError at the end of the
     input.

@@ -1,8 +1,8 @@
-"""Writing files of a user that others must neither read nor spoil.
+"""Write files of a user that others must neither read nor tamper with.
 
-The files may hold secrets, and their folders may be writable for others. So new files
-are readable by their owner only, nothing is written through a name that somebody else
-may have put there, and two runs of a command wait for each other.
+The files may contain secrets, and other users may be able to write to their folders. So
+new files are readable by their owner only, nothing is written through links of others,
+and processes that write to the same folder wait for each other.
 """
 
 import os
@@ -15,17 +15,17 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
-# Seconds to wait for another run, and between two attempts.
+# Seconds to wait for another process, and between attempts.
 LOCK_TIMEOUT = 10.0
 LOCK_INTERVAL = 0.05
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let no other process be in here for the same folder.
+    """Lock a folder against other processes.
 
-    Raises TimeoutError if another one is in here for long, and OSError if the folder
-    cannot be locked.
+    Raises TimeoutError if another process keeps it locked for too long, and OSError if
+    the folder cannot be locked.
     """
     descriptor, path = _open_lock(folder)
     try:
@@ -34,7 +34,7 @@ def locked(folder: Path) -> Iterator[None]:
             if time.monotonic() > deadline:
                 raise TimeoutError(
                     None,
-                    f"another process has been writing there for {LOCK_TIMEOUT:g} s",
+                    f"another process has locked the folder for {LOCK_TIMEOUT:g} s",
                 )
             time.sleep(LOCK_INTERVAL)
         yield
@@ -49,7 +49,7 @@ def _open_lock(folder: Path) -> tuple[int, Path | None]:
     """Return a descriptor to lock, and the path of the file if one was made for it."""
     if sys.platform != "win32":
         return os.open(folder, os.O_RDONLY | os.O_CLOEXEC), None
-    # A folder cannot be opened there.
+    # Windows cannot open a folder.
     path = folder / ".mcp-trio.lock"
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600), path
 
@@ -71,7 +71,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def back_up(path: Path, content: bytes) -> Path:
-    """Write the content into a new file beside `path`, and return its path."""
+    """Write the content to a new file next to `path`, and return its path."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     for number in count():
         backup = path.with_name(f"{path.name}.bak{number or ''}")
@@ -86,9 +86,9 @@ def back_up(path: Path, content: bytes) -> Path:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write all of the content into a file, or leave the file as it was.
+    """Replace the content of a file, or leave the file unchanged if that fails.
 
-    The file keeps its permissions; a new one is readable by its owner only.
+    The file keeps its permissions. A new file is readable by its owner only.
     """
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     written = Path(name)
@@ -103,7 +103,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _write_all(descriptor: int, path: Path, content: bytes) -> None:
-    """Write the content into a file that was just made. If that fails, remove it."""
+    """Write the content to a file that was just created. Remove it on failure."""
     try:
         with open(descriptor, "wb") as file:
             file.write(content)

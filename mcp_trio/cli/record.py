@@ -33,19 +33,19 @@ def record_arguments(parser: Parser) -> None:
         metavar="FILE",
         type=Path,
         required=True,
-        help="write the trace here; if the file exists, to FILE-2",
+        help="write the trace to this file, or to FILE-2 if it exists",
     )
     parser.add_argument(
         "--listen",
         metavar="[HOST:]PORT",
         type=address,
-        help="listen there, in front of an HTTP server",
+        help="record HTTP: listen on this port, in front of the server",
     )
     parser.add_argument(
-        "--title", metavar="TEXT", default="", help="what the trace shows"
+        "--title", metavar="TEXT", default="", help="the title of the trace"
     )
     parser.add_argument(
-        "--client", metavar="NAME", default="", help="the client that is recorded"
+        "--client", metavar="NAME", default="", help="the name of the recorded client"
     )
     parser.add_argument(
         "--redact",
@@ -53,7 +53,7 @@ def record_arguments(parser: Parser) -> None:
         type=_pointer,
         action="append",
         default=[],
-        help="write a placeholder for the value at this JSON Pointer in each message",
+        help="replace the value at this JSON Pointer in each message by a placeholder",
     )
     parser.add_argument(
         "--redact-pattern",
@@ -61,12 +61,12 @@ def record_arguments(parser: Parser) -> None:
         type=_regex,
         action="append",
         default=[],
-        help="write a placeholder for each text that matches",
+        help="replace each text that matches by a placeholder",
     )
     parser.add_argument(
         "--keep-query",
         action="store_true",
-        help="keep the values in the queries of URLs, unless they look like a secret",
+        help="keep the query parameters of URLs, unless they look like secrets",
     )
 
 
@@ -99,7 +99,7 @@ def record(options: argparse.Namespace) -> int:
 
     spec: str = options.spec or DEMO
     url = spec if is_url(spec) and not options.command else ""
-    # A URL without its secrets, or a SPEC as it is.
+    # The SPEC, or the URL without its secrets.
     shown = public(url) or spec
     _check(options, url, shown)
     try:
@@ -127,23 +127,23 @@ def record(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace, url: str, shown: str) -> None:
-    """Check that the options fit together. Raises UsageError."""
+    """Check that the options can be combined. Raises UsageError."""
     if url and not options.listen:
         raise UsageError(
-            "--listen: expected [HOST:]PORT, got nothing; "
-            f"clients connect there, and the recorder connects to {shown}"
+            "--listen: expected [HOST:]PORT with a URL, got no port; clients connect "
+            f"to it, and the recorder connects to {shown}"
         )
     if options.command and options.listen:
         raise UsageError(
-            "--listen: expected a SPEC or a URL with it, got a command; "
-            "a command is recorded on standard input and output"
+            "--listen: expected a SPEC or a URL, got a command, which is recorded on "
+            "standard input and output; leave out --listen"
         )
     if options.output.is_dir():
         raise UsageError(f"--output: expected a file, got the folder {options.output}")
 
 
 def _run(options: argparse.Namespace, recorder: Recorder, url: str, spec: str) -> int:
-    """Record until the conversation ends, or until a signal; return the exit code."""
+    """Record until the conversation ends or a signal arrives. Returns the exit code."""
     from ..trace.record import record_stdio
 
     if options.listen:
@@ -155,12 +155,12 @@ def _run(options: argparse.Namespace, recorder: Recorder, url: str, spec: str) -
 
 
 async def _record_network(url: str, spec: str, listen: str, recorder: Recorder) -> None:
-    """Record the server at a URL, or one that is loaded here, until a signal."""
+    """Record the server at a URL, or a SPEC that is loaded here, until a signal."""
     from ..trace.record import record_network
-    from ..trace.targets import on_a_port
+    from ..trace.targets import serve_on_free_port
 
     served: AbstractAsyncContextManager[str]
-    served = nullcontext(url) if url else on_a_port(spec)
+    served = nullcontext(url) if url else serve_on_free_port(spec)
     signals = trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
     with ungrouped(), signals as received:
         async with served as upstream, trio.open_nursery() as nursery:

@@ -1,9 +1,9 @@
 """Reloading a served SPEC when one of its files changes, for `run --reload`.
 
-Pages and folders of skills are read again without the rest of the SPEC.
+Pages and folders of skills are read again without reloading the SPEC.
 
-Requests that are running go on with the functions that they started with. The lifespan
-and the options of Server(...) stay as they were at the start.
+Running requests continue with the functions that they started with. Changes to the
+lifespan and to the options of Server(...) need a restart.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ KINDS = ("tools", "resources", "templates", "prompts")
 
 
 class Reloader:
-    """Keeps a server as the files of its SPEC describe it.
+    """Updates a server when the files of its SPEC change.
 
-    The server must have just been loaded from the SPEC. Without a SPEC, only what the
-    server itself says is watched. Raises UsageError if no file can be watched.
+    The server must have just been loaded from the SPEC. Without a SPEC, only the pages
+    and skills of the server are watched. Raises UsageError if there is no file to
+    watch.
     """
 
     def __init__(self, server: Server, spec: str | None) -> None:
@@ -44,22 +45,22 @@ class Reloader:
         self._server = server
         self._spec = spec
         self._folder = None if spec is None else folder_of(spec)
-        self._followed = FollowedServer(server)
+        self._updated = UpdatedServer(server)
         self._fixed = _fixed_at_start(server)
-        if spec is not None and not self._modules():
+        if spec is not None and not self.modules():
             raise UsageError(
                 f"--reload: found no file of yours to watch in {spec}; expected a "
                 "file, as in run server.py"
             )
 
     @asynccontextmanager
-    async def following(self) -> AsyncIterator[None]:
-        """Reload whenever a file changes, until this is left."""
+    async def watching(self) -> AsyncIterator[None]:
+        """Reload whenever a file changes, inside this block."""
         async with trio.open_nursery() as nursery:
-            # The files are watched in a thread, which a cancellation would wait for.
+            # Files are watched in a thread, which only this event stops at once.
             stop = trio.Event()
-            nursery.start_soon(self._watch, self._watch_files_of_spec, stop)
-            nursery.start_soon(self._watch, self._watch_folders_below, stop)
+            nursery.start_soon(self._watch, self._watch_source_files, stop)
+            nursery.start_soon(self._watch, self._watch_trees, stop)
             try:
                 yield
             finally:
@@ -72,12 +73,12 @@ class Reloader:
             while not stop.is_set():
                 await watch(stop)
         except (OSError, RuntimeError) as error:
-            # Systems limit how many folders can be watched.
+            # The number of folders that can be watched is limited.
             _print(f"Reloading stopped: {error}")
 
-    async def _watch_files_of_spec(self, stop: trio.Event) -> None:
-        """Reload when a file changes, until the folders to watch are others."""
-        folders = self._folders()
+    async def _watch_source_files(self, stop: trio.Event) -> None:
+        """Reload when a file changes, until there are other folders to watch."""
+        folders = self.folders()
         if not folders:
             await stop.wait()
             return
@@ -89,13 +90,13 @@ class Reloader:
             if any(path.suffix == ".py" for path in paths):
                 self.reload_and_print()
             else:
-                self.read_again_and_print(paths)
-            if self._folders() != folders:
+                self.reread_and_print(paths)
+            if self.folders() != folders:
                 return
 
-    async def _watch_folders_below(self, stop: trio.Event) -> None:
-        """Read a folder again when something in it or below changes."""
-        folders = self._folders_below()
+    async def _watch_trees(self, stop: trio.Event) -> None:
+        """Read a folder again when something in it or its subfolders changes."""
+        folders = self._trees()
         if not folders:
             await stop.wait()
             return
@@ -103,12 +104,12 @@ class Reloader:
             *folders, watch_filter=None, recursive=True, stop_event=stop
         )
         async for changed in changes:
-            self.read_again_and_print([Path(path) for _, path in changed])
-            if self._folders_below() != folders:
+            self.reread_and_print([Path(path) for _, path in changed])
+            if self._trees() != folders:
                 return
 
-    def read_again_and_print(self, paths: Iterable[Path]) -> None:
-        """Read the files and folders again that changed, or print the problem."""
+    def reread_and_print(self, paths: Iterable[Path]) -> None:
+        """Read files and folders that changed again, and print the outcome."""
         paths = list(paths)
         for watched, read in self._watched().items():
             if not any(path.is_relative_to(watched) for path in paths):
@@ -137,23 +138,23 @@ class Reloader:
 
         Raises UsageError, and then nothing has changed.
         """
-        assert self._spec is not None  # nothing else reloads
+        assert self._spec is not None  # without one, no source file is watched
         fresh = self._load_again()
         if _fixed_at_start(fresh) != self._fixed:
             _print(
                 "The lifespan or an option of Server(...) has changed; restart the "
                 "server to apply it."
             )
-        changed = self._followed.update(fresh)
+        changed = self._updated.update(fresh)
         return [kind for kind in KINDS if kind in changed]
 
     def _watched(self) -> dict[Path, Callable[[], object]]:
-        """Return the files and folders that the server was made from."""
-        return self._followed.watched()
+        """Return the pages and folders that the server serves."""
+        return self._updated.watched()
 
     def _load_again(self) -> Server:
         assert self._spec is not None
-        before = self._modules()
+        before = self.modules()
         self._forget_modules()
         try:
             return load(self._spec)
@@ -162,7 +163,7 @@ class Reloader:
             sys.modules.update(before)
             raise
 
-    def _modules(self) -> dict[str, ModuleType]:
+    def modules(self) -> dict[str, ModuleType]:
         """Return the loaded modules that belong to the SPEC."""
         modules = list(sys.modules.items())
         return {name: module for name, module in modules if self._owns(name, module)}
@@ -177,7 +178,7 @@ class Reloader:
         # Environments are usually in folders such as .venv.
         return not within.startswith(".") and "site-packages" not in within
 
-    def _folders(self) -> set[str]:
+    def folders(self) -> set[str]:
         """Return the folders of the SPEC's modules and of the files that it reads."""
         folders = set()
         if self._folder is not None:
@@ -185,44 +186,44 @@ class Reloader:
         for path in self._watched():
             if not path.is_dir():
                 folders.add(str(path.parent))
-        for module in self._modules().values():
+        for module in self.modules().values():
             folders.add(os.path.dirname(str(module.__file__)))
         return folders
 
-    def _folders_below(self) -> set[str]:
-        """Return the folders that are watched as a whole."""
+    def _trees(self) -> set[str]:
+        """Return the folders that are watched with their subfolders."""
         return {str(path) for path in self._watched() if path.is_dir()}
 
     def _is_source(self, change: object, path: str) -> bool:
         return path.endswith(".py") or Path(path) in self._watched()
 
     def _forget_modules(self) -> None:
-        for name in self._modules():
+        for name in self.modules():
             del sys.modules[name]
         importlib.invalidate_caches()
         linecache.checkcache()
 
 
-class FollowedServer:
-    """A server that is kept as a fresh one is, with the servers that it includes."""
+class UpdatedServer:
+    """A running server that can be updated, with the servers that it includes."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._names_in_file = _names(server)
         self._watched_in_file = set(server.watched)
         self._included = [
-            FollowedServer(inclusion.server) for inclusion in server.inclusions
+            UpdatedServer(inclusion.server) for inclusion in server.inclusions
         ]
 
     def watched(self) -> dict[Path, Callable[[], object]]:
-        """Return the files and folders that the servers were made from."""
+        """Return the pages and folders that the servers serve."""
         found = dict(self._server.watched)
         for included in self._included:
             found.update(included.watched())
         return found
 
     def update(self, fresh: Server) -> set[str]:
-        """Let the server have what a fresh one has. Returns the lists that changed."""
+        """Update the server from a newly loaded one. Returns the lists that changed."""
         changed: set[str] = set()
         if _inclusions(fresh) == _inclusions(self._server):
             pairs = zip(self._included, fresh.inclusions, strict=True)
@@ -235,14 +236,14 @@ class FollowedServer:
             if _update(registry, getattr(fresh, kind), names_before):
                 changed.add(kind)
         self._server.refresh_call_hooks()
-        self._take_over_watched(fresh)
+        self._update_watched(fresh)
         self._server.use_completers(fresh.completers)
-        # The object in the user's module is the server that is running.
+        # Make the object in the reloaded module behave as the running server.
         fresh.__dict__ = self._server.__dict__
         return changed
 
-    def _take_over_watched(self, fresh: Server) -> None:
-        """Watch what the SPEC reads now, and what was added to the running server."""
+    def _update_watched(self, fresh: Server) -> None:
+        """Watch the files of the SPEC, and those added to the running server."""
         for path in self._watched_in_file:
             del self._server.watched[path]
         self._watched_in_file = set(fresh.watched)
@@ -252,12 +253,12 @@ class FollowedServer:
 def _update(
     registry: Registry[Any], fresh: Registry[Any], names_before: set[str]
 ) -> bool:
-    """Make a registry hold what the fresh one does; return whether the list differs.
+    """Update a registry from a newly loaded one. Returns whether its list changed.
 
-    What the file did not have before was added while the server was running, and stays.
+    Features that were added while the server was running are kept.
     """
-    items = _own(fresh)
-    served = _own(registry)
+    items = _direct_features(fresh)
+    served = _direct_features(registry)
     for item in served:
         if item.name not in names_before and item.name not in fresh:
             items.append(item)
@@ -272,13 +273,13 @@ def _update(
     return True
 
 
-def _own(registry: Registry[Any]) -> list[Any]:
-    """Return the features that are not of an included server."""
+def _direct_features(registry: Registry[Any]) -> list[Any]:
+    """Return the features that do not come from an included server."""
     return [item for item in registry.values() if item.original is None]
 
 
 def _inclusions(server: Server) -> list[tuple[str, str]]:
-    """Return which servers a server includes, by name and prefix."""
+    """Return the names and prefixes of the servers that a server includes."""
     return [
         (inclusion.server.info.name, inclusion.prefix)
         for inclusion in server.inclusions
@@ -286,19 +287,19 @@ def _inclusions(server: Server) -> list[tuple[str, str]]:
 
 
 def _listing(items: Any) -> list[tuple[Any, Any]]:
-    """Return what clients can notice of the items."""
+    """Return the part of the items that clients see."""
     return [(item.listed, item.scopes) for item in items]
 
 
 def _names(server: Server) -> set[str]:
     names: set[str] = set()
     for kind in KINDS:
-        names.update(item.name for item in _own(getattr(server, kind)))
+        names.update(item.name for item in _direct_features(getattr(server, kind)))
     return names
 
 
 def _fixed_at_start(server: Server) -> tuple[Any, ...]:
-    """Return what cannot change while the server is running."""
+    """Return the settings that cannot change while the server is running."""
     return (
         server.info,
         server.instructions,
@@ -313,7 +314,7 @@ def _fixed_at_start(server: Server) -> tuple[Any, ...]:
 
 
 def _lifespan_code(server: Server) -> tuple[Any, ...] | None:
-    """Return what a lifespan does, without the lines where it is."""
+    """Return the code of a lifespan, without its line numbers."""
     # asynccontextmanager wraps the user's function.
     lifespan = inspect.unwrap(getattr(server._lifespan, "func", server._lifespan))
     code = getattr(lifespan, "__code__", None)

@@ -1,4 +1,4 @@
-"""The command `replay`: compare what a server says with its traces."""
+"""The command `replay`: compare a server with recorded traces."""
 
 from __future__ import annotations
 
@@ -17,8 +17,17 @@ import trio
 
 from ..client.target import is_url
 from ..load_spec import UsageError
-from .options import PROG, Parser, at_terminal, one_of, seconds, timeout, token_of
-from .output import bar, in_colour
+from .options import (
+    PROG,
+    TOKEN_HELP,
+    Parser,
+    at_terminal,
+    one_of,
+    seconds,
+    timeout,
+    token_of,
+)
+from .output import in_color, progress_bar
 from .record import TRANSPORTS
 
 if TYPE_CHECKING:
@@ -28,12 +37,12 @@ if TYPE_CHECKING:
     # Replays all traces, and returns their results.
     ReplayAll = Callable[[], list[Result]]
 
-# The tools that are named before a replay calls them, at most.
-_MOST_TOOLS = 5
-_MOST_JOBS = 64
-# The rounds of replays within which `--stabilise` has to find what differs.
-_MOST_ROUNDS = 4
-# Seconds until a clock that shows seconds has moved on.
+# The most tools that are named in the warning before they are called.
+_MAX_TOOLS = 5
+_MAX_JOBS = 64
+# The most rounds of replays in which `--stabilise` looks for values that differ.
+_MAX_ROUNDS = 4
+# Seconds after which a time in seconds has changed.
 _CLOCK_STEP = 1.1
 
 
@@ -44,23 +53,22 @@ def replay_arguments(parser: Parser) -> None:
         "words",
         nargs="+",
         metavar="TRACE",
-        help="a file *.jsonl, or a folder that is searched for them; a last word that "
-        "is neither is the target; default: each trace is replayed against the file or "
-        "module that it names",
+        help="a file *.jsonl, or a folder with such files; the target is last; "
+        "default: each trace is replayed against the file or module that it names",
     )
     parser.add_argument(
         "--over",
         metavar="NAMES",
         type=_transports,
         default=(),
-        help=f"transports: {','.join(TRANSPORTS)} (all)",
+        help=f"the transports to use: {','.join(TRANSPORTS)} (all)",
     )
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=timeout,
         default=10.0,
-        help="how long to wait for each line (10)",
+        help="how long to wait for each line of the trace (10)",
     )
     parser.add_argument(
         "--settle",
@@ -74,23 +82,19 @@ def replay_arguments(parser: Parser) -> None:
         "--jobs",
         metavar="N",
         type=_jobs,
-        help="how many replays run at a time (8; against a command or a URL 1)",
+        help="the number of concurrent replays (8; 1 for a command or a URL)",
     )
-    parser.add_argument(
-        "--token",
-        metavar="TOKEN",
-        help="a bearer token for a URL; better in MCP_TRIO_TOKEN, where nobody sees it",
-    )
+    parser.add_argument("--token", metavar="TOKEN", help=TOKEN_HELP)
     parser.add_argument(
         "--header",
         metavar="'NAME: VALUE'",
         type=_header,
         action="append",
         default=[],
-        help="a header for a URL; may be given several times",
+        help="a header for a URL; may be repeated",
     )
     parser.add_argument(
-        "--yes", action="store_true", help="do not ask anything at a terminal"
+        "--yes", action="store_true", help="do not ask for confirmation"
     )
     parser.add_argument(
         "--report",
@@ -105,12 +109,12 @@ def replay_arguments(parser: Parser) -> None:
     changes.add_argument(
         "--update",
         action="store_true",
-        help="show what differs and rewrite the traces; ask at a terminal",
+        help="show the differences and rewrite the traces; at a terminal, ask first",
     )
     changes.add_argument(
         "--stabilise",
         action="store_true",
-        help="expect patterns where values differ from one replay to the next",
+        help="replay repeatedly, and expect patterns for values that vary",
     )
 
 
@@ -120,9 +124,9 @@ def _transports(text: str) -> list[str]:
 
 
 def _jobs(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_JOBS:
+    if not text.isdecimal() or not 1 <= int(text) <= _MAX_JOBS:
         raise argparse.ArgumentTypeError(
-            f"expected a number from 1 to {_MOST_JOBS}, got {text!r}"
+            f"expected a number from 1 to {_MAX_JOBS}, got {text!r}"
         )
     return int(text)
 
@@ -147,7 +151,7 @@ def replay(options: argparse.Namespace) -> int:
     if not _may_call(paths, target, options.yes):
         print("Nothing was replayed.", file=sys.stderr)
         return 2
-    # The traces hold what a server in this process logs.
+    # Do not print the log of servers in this process: traces contain it.
     logging.getLogger("mcp_trio").addHandler(logging.NullHandler())
     run = partial(
         suite.replay_all,
@@ -173,7 +177,7 @@ def replay(options: argparse.Namespace) -> int:
 def _traces_and_target(
     options: argparse.Namespace,
 ) -> tuple[list[Path], str | list[str] | None]:
-    """Return the traces that are given, and the target, if any. Raises UsageError."""
+    """Return the traces and the target, if one is given. Raises UsageError."""
     words: list[str] = list(options.words)
     target: str | list[str] | None = options.command or None
     if target is None and not _is_trace(words[-1]):
@@ -194,7 +198,7 @@ def _traces_and_target(
 def _credentials(
     options: argparse.Namespace, target: str | list[str] | None
 ) -> Credentials:
-    """Return what lets the replays in at a URL. Raises UsageError."""
+    """Return the credentials for a URL. Raises UsageError."""
     from ..trace.targets import Credentials
 
     if isinstance(target, str) and is_url(target):
@@ -205,10 +209,10 @@ def _credentials(
 
 
 def _at_once(options: argparse.Namespace, target: str | list[str] | None) -> int:
-    """Return how many replays run at a time.
+    """Return the number of concurrent replays.
 
-    Those against a command or a URL share what the server keeps, so they run one after
-    another by default.
+    Replays against a command or a URL may share the server's state, so by default they
+    run one after another.
     """
     from ..trace.suite import AT_ONCE
 
@@ -227,10 +231,10 @@ def _is_trace(word: str) -> bool:
 
 
 def _may_call(paths: Sequence[Path], target: str | list[str] | None, yes: bool) -> bool:
-    """Say that the calls of the traces are repeated, and ask at a terminal.
+    """Warn that replays repeat the calls of traces. At a terminal, ask the user.
 
-    A server at a URL or behind a command may keep data that the calls change. A SPEC
-    is a file or module here that is loaded for each replay: it is not asked about.
+    The calls may change data of a server at a URL, or of a command. There is no warning
+    for a SPEC, which is loaded again for each replay.
     """
     from ..trace.suite import tools_called
 
@@ -242,20 +246,20 @@ def _may_call(paths: Sequence[Path], target: str | list[str] | None, yes: bool) 
     if not calls:
         return True
     names = list(calls)
-    named = ", ".join(names[:_MOST_TOOLS])
-    if len(names) > _MOST_TOOLS:
-        named += f" and {len(names) - _MOST_TOOLS} more"
+    named = ", ".join(names[:_MAX_TOOLS])
+    if len(names) > _MAX_TOOLS:
+        named += f" and {len(names) - _MAX_TOOLS} more"
     place = target if isinstance(target, str) else " ".join(target)
     warning = f"Each replay repeats every call of its trace ({named}) against {place}"
     if yes or not _can_ask():
         print(f"{warning}.", file=sys.stderr)
         return True
-    print(f"{warning}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{warning}. Continue? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _can_ask() -> bool:
-    """Return whether somebody can read a question and type the answer."""
+    """Return whether a user can read a question and type the answer."""
     return at_terminal() and sys.stderr.isatty()
 
 
@@ -263,9 +267,9 @@ def _can_ask() -> bool:
 
 
 def _with_progress(run: Callable[..., Awaitable[list[Result]]]) -> list[Result]:
-    """Replay all traces behind a progress bar, and return the results."""
-    # What servers in this process print is not part of the report.
-    with redirect_stdout(sys.stderr), bar() as show_progress:
+    """Replay all traces with a progress bar, and return the results."""
+    # Standard output is for the report, and not for what servers here print.
+    with redirect_stdout(sys.stderr), progress_bar() as show_progress:
 
         def progress(done: int, total: int) -> None:
             show_progress(done, total, "replays")
@@ -274,16 +278,16 @@ def _with_progress(run: Callable[..., Awaitable[list[Result]]]) -> list[Result]:
 
 
 def _stabilise(results: list[Result], replay_all: ReplayAll) -> list[Result]:
-    """Replay until nothing more differs from run to run; return the last results.
+    """Replay until no more values vary between runs. Returns the last results.
 
-    One pair of runs does not show everything: a value that the client repeats can only
-    be right once the trace says where it comes from.
+    Two runs are not enough: if the client repeats such a value, the trace must first
+    say where the value comes from.
     """
     from ..trace import suite
     from ..trace.diagram import printable
 
     has_waited = False
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         found = False
         latest = replay_all()
         for first, second in zip(results, latest, strict=True):
@@ -298,7 +302,7 @@ def _stabilise(results: list[Result], replay_all: ReplayAll) -> list[Result]:
         elif has_waited or not any(result.findings for result in latest):
             return latest
         else:
-            # Two quick replays receive the same time, to the second.
+            # Quick replays may have seen the same time, to the second.
             has_waited = True
             time.sleep(_CLOCK_STEP)
             results = latest
@@ -306,9 +310,9 @@ def _stabilise(results: list[Result], replay_all: ReplayAll) -> list[Result]:
 
 
 def _update(results: list[Result], yes: bool) -> bool:
-    """Say what becomes of the traces that differ, and rewrite them.
+    """Show the changes to the traces that differ, and rewrite them.
 
-    At a terminal, ask about each change. Return whether a trace was rewritten.
+    At a terminal, ask about each change. Returns whether a trace was rewritten.
     """
     from ..trace import suite
 
@@ -330,21 +334,21 @@ def _update(results: list[Result], yes: bool) -> bool:
 
 
 class _Review:
-    """Shows changes, and asks about each one."""
+    """Shows changes, and asks the user about each one."""
 
     def __init__(self, asks: bool) -> None:
         self._asks = asks
-        # What is done without asking.
+        # Whether changes are accepted without asking.
         self._accepts = True
 
     def accepts(self, change: str) -> bool:
-        """Show a change; return whether it is accepted."""
+        """Show a change. Returns whether it is accepted."""
         if not self._asks:
             if self._accepts:
                 print(change)
             return self._accepts
         print(change, file=sys.stderr)
-        question = "  Take it? [y]es, [n]o, [a]ll, [q]uit: "
+        question = "  Accept it? [y]es, [n]o, [a]ll, [q]uit: "
         print(question, end="", file=sys.stderr, flush=True)
         answer = sys.stdin.readline().strip().lower()
         if answer in ("a", "all"):
@@ -361,7 +365,7 @@ class _Review:
 
 
 def _write_reports(results: list[Result], options: argparse.Namespace) -> None:
-    """Write the reports that are asked for."""
+    """Write the reports that the options name."""
     from ..trace import report
 
     if options.report:
@@ -371,16 +375,16 @@ def _write_reports(results: list[Result], options: argparse.Namespace) -> None:
 
 
 def _report(results: list[Result]) -> int:
-    """Print all differences and a summary; return the exit code."""
+    """Print all differences and a summary. Returns the exit code."""
     from ..trace import suite
 
     if not any(result.replays or result.problems for result in results):
         raise UsageError(
-            "nothing to replay: no trace can be replayed over a transport that leads "
-            "to this target; --over chooses transports"
+            "nothing to replay: no trace can be replayed over a transport of this "
+            "target; choose other transports with --over"
         )
     for result in results:
-        for row in suite.told(result, colour=in_colour()):
+        for row in suite.report_lines(result, color=in_color()):
             print(row)
         for remark in suite.remarks(result):
             print(remark)

@@ -1,6 +1,6 @@
 """The command `run`: serve a server.
 
-It is how every server starts, so this module imports only what serving needs.
+Every server starts here, so this module imports only what serving needs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..serve import add_skills, serve
 from ..server.app import Server
 from .log_format import FORMATTERS
 from .options import DEMO, PROG, at_terminal, listening, looks_like_url
-from .run_options import fill_from_environment, run_arguments, settle_places
+from .run_options import fill_from_environment, resolve_places, run_arguments
 
 if TYPE_CHECKING:
     from .reload import Reloader
@@ -36,18 +36,18 @@ def run(options: argparse.Namespace) -> int:
     """Serve a SPEC, or the demo server."""
     _check_target(options)
     fill_from_environment(options)
-    settle_places(options)
+    resolve_places(options)
     _check_extras(options)
     _check_workers(options)
     set_up_logging(options)
     if options.workers is not None:
         from .run_workers import run_workers
 
-        # The workers would find the same mistakes, but only with an open port.
+        # Report invalid options before the port is open and workers are started.
         serve_options(options)
         return run_workers(options)
     if options.reload:
-        # A cached file would be stale if the source changes twice within a second and
+        # A cached file is not updated if the source changes twice within a second and
         # keeps its size.
         sys.dont_write_bytecode = True
     if options.stdio or not (options.http or options.ws):
@@ -85,7 +85,7 @@ def _check_extras(options: argparse.Namespace) -> None:
 
 
 def _check_workers(options: argparse.Namespace) -> None:
-    """Raise UsageError if --workers does not go together with other options."""
+    """Raise UsageError if --workers cannot be combined with the other options."""
     if options.workers is None:
         return
     if sys.platform == "win32":
@@ -101,7 +101,8 @@ def _check_workers(options: argparse.Namespace) -> None:
     for option in ("reload", "console"):
         if getattr(options, option):
             raise UsageError(
-                f"--{option} shows or changes one process only; leave out --workers"
+                f"--{option}: cannot be combined with --workers, because it only "
+                f"affects one process; leave out --workers or --{option}"
             )
 
 
@@ -127,7 +128,7 @@ def _require(option: str, library: str, *, extra: str) -> None:
 
 
 def set_up_logging(options: argparse.Namespace, *, worker: int | None = None) -> None:
-    """Log to standard error. Lines of a worker process have its number."""
+    """Log to standard error. Lines of a worker process begin with its number."""
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATTERS[options.log_format or "text"](worker))
     level = options.log_level or "warning"
@@ -138,7 +139,7 @@ def _serve_on_stdio(options: argparse.Namespace) -> None:
     from ..transports.stdio import claim
 
     explains = at_terminal()
-    # The user's module may print when it is imported, which must not reach the client.
+    # What the user's module prints when it is imported must not reach the client.
     with claim() as descriptors:
         _load_and_serve(options, stdio=descriptors, explains=explains)
 
@@ -151,7 +152,7 @@ def _load_and_serve(
 ) -> None:
     server = load_server(options)
     reloader = _reloader(server, options) if options.reload else None
-    # After that, because what the SPEC's files say does not replace these.
+    # After the reloader has noted the SPEC's own settings, to which it compares later.
     configure(server, options)
     if explains:
         _explain(server)
@@ -191,7 +192,7 @@ def _reloader(server: Server, options: argparse.Namespace) -> Reloader:
 
 
 def configure(server: Server, options: argparse.Namespace) -> None:
-    """Let the options win over what the server itself says. Raises UsageError."""
+    """Apply the options, which override the server's own. Raises UsageError."""
     _add_skills(server, options.skills)
     if options.grace is not None:
         server.grace = options.grace
@@ -215,7 +216,7 @@ def configure(server: Server, options: argparse.Namespace) -> None:
 
 
 def _warn_without_exporter() -> None:
-    """Log that nothing receives what --otel reports, if nothing does."""
+    """Log a warning if spans and metrics are not exported anywhere."""
     from opentelemetry import trace
 
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
@@ -241,12 +242,12 @@ def require_tokens(server: Server, path: str) -> None:
     if server.access is None:
         server.access = Access(verify)
     else:
-        # The scopes that the server requires of every token stay.
+        # The server still requires its scopes of every token.
         server.access.verify = verify
 
 
 def serve_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `serve` that the options give. Raises UsageError."""
+    """Return the arguments of `serve` from the options. Raises UsageError."""
     given = {
         "http": options.http,
         "ws": options.ws,
@@ -265,7 +266,7 @@ def serve_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _tls_files(certificate: str | None, key: str | None) -> tuple[str, str] | None:
-    """Return the files for TLS if they can be used. Raises UsageError."""
+    """Return the files for TLS, if they are given and valid. Raises UsageError."""
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
@@ -298,7 +299,7 @@ async def _serve_and_announce(
     places: list[str],
     reloader: Reloader | None,
 ) -> None:
-    reloading = reloader.following() if reloader else nullcontext()
+    reloading = reloader.watching() if reloader else nullcontext()
     with listening(*places):
         async with reloading, trio.open_nursery() as nursery:
             for url in await nursery.start(start):

@@ -42,7 +42,7 @@ _FALSE = ("0", "false", "no", "off")
 
 
 class Setting(NamedTuple):
-    """An option with a value. MCP_TRIO_<NAME> in the environment gives it too."""
+    """An option with a value. It can also be set by the variable MCP_TRIO_<NAME>."""
 
     metavar: str
     convert: Callable[[str], object]
@@ -59,7 +59,7 @@ def _port(text: str) -> int:
 
 
 def _positive(text: str) -> int:
-    # More digits than that are a mistake, and slow to parse.
+    # A longer number is certainly wrong, and slow to parse.
     is_number = text.isascii() and text.isdigit() and len(text) < 18
     if not is_number or int(text) == 0:
         raise argparse.ArgumentTypeError(
@@ -69,7 +69,7 @@ def _positive(text: str) -> int:
 
 
 class _comma_separated:
-    """A type for comma-separated words that `check` accepts."""
+    """A type for comma-separated words, which `check` checks."""
 
     def __init__(self, check: Callable[[str], None]) -> None:
         self._convert = checked_by(check)
@@ -97,8 +97,8 @@ SWITCHES = {
         "any request"
     ),
     "reload": (
-        "reload the SPEC, its pages and skills when a file changes; the lifespan and "
-        "the options of Server(...) stay"
+        "reload the SPEC, its pages and skills when a file changes, except for the "
+        "lifespan and the options of Server(...)"
     ),
 }
 SETTINGS = {
@@ -106,8 +106,8 @@ SETTINGS = {
     "http_engine": Setting(
         "NAME",
         one_of(HTTP_ENGINES),
-        "native, or hypercorn for HTTP/2: slower, without WebSocket, and it does not "
-        "notice that a client has left if it sent another request first",
+        "native, or hypercorn for HTTP/2; hypercorn is slower, has no WebSocket, and "
+        "misses some disconnects of clients that pipeline requests",
     ),
     "ws": Setting("[HOST:]PORT", address, "serve WebSocket only on this port"),
     "console": Setting(
@@ -118,12 +118,12 @@ SETTINGS = {
     "transport": Setting(
         "NAME",
         one_of(TRANSPORTS),
-        f"{', '.join(TRANSPORTS)}: the same as --stdio, --http or --ws; sse is HTTP, "
-        "which serves /sse too",
+        f"{', '.join(TRANSPORTS)}: the same as --stdio, --http or --ws; sse is the "
+        "same as http, which also serves /sse",
         ("-t",),
     ),
     "port": Setting(
-        "PORT", _port, "the port for --transport (8000); http is the default", ("-p",)
+        "PORT", _port, "the port for --transport, or else for HTTP (8000)", ("-p",)
     ),
     "host": Setting("NAME", str, "the host for --transport (127.0.0.1)", ("-H",)),
     "path": Setting(
@@ -137,7 +137,7 @@ SETTINGS = {
     "trusted_proxy": Setting(
         "CIDR",
         _comma_separated(check_cidr),
-        "believe X-Forwarded-For of proxies in this network, such as 10.0.0.0/8",
+        "trust X-Forwarded-For from proxies in this network, such as 10.0.0.0/8",
     ),
     "allowed_host": Setting(
         "NAME", _comma_separated(check_host), "accept this Host header"
@@ -150,37 +150,36 @@ SETTINGS = {
     "token_file": Setting(
         "FILE",
         str,
-        "require a token of this file over HTTP and WebSocket; see `token`",
+        f"require a token from this file over HTTP and WebSocket; see {PROG} token",
     ),
     "tls_cert": Setting("FILE", str, "serve HTTP over TLS with this certificate"),
     "tls_key": Setting("FILE", str, "the private key of the certificate"),
     "store": Setting(
         "URL",
         str,
-        "what processes share, such as tasks, is kept in this Redis: "
+        "keep the state that processes share, such as tasks, in this Redis: "
         "redis://HOST:PORT/DB; or memory: (the default)",
     ),
     "workers": Setting(
         "NUMBER",
         _positive,
-        "serve with so many processes; SIGHUP replaces them one after the other",
+        "serve with this many processes; SIGHUP replaces them one after the other",
     ),
     "skills": Setting(
         "FOLDER", str, "serve the skills in this folder, with or without a SPEC"
     ),
     "grace": Setting(
-        "SECONDS", seconds, "how long running requests may take at shutdown (5)"
+        "SECONDS", seconds, "how long running requests have to finish at shutdown (5)"
     ),
     "timeout": Setting(
         "SECONDS",
         timeout,
-        "the time limit for each tool, resource or prompt without one of its own",
+        "the time limit for each tool, resource or prompt that does not set its own",
     ),
     "rate": Setting(
         "RATE",
         rate,
-        "the calls that each client may make: 10/s, 100/m, 1000/h, or with a burst "
-        "10/s:50",
+        "the rate limit for each client: 10/s, 100/m, 1000/h, or with a burst 10/s:50",
     ),
     "max_in_flight": Setting(
         "NUMBER", _positive, "how many requests may run at the same time"
@@ -191,7 +190,7 @@ SETTINGS = {
     "memory": Setting(
         "SIZE",
         memory_size,
-        "the memory that all clients together may make the server hold, such as 512M "
+        "the most memory that the server uses for all clients together, such as 512M "
         "(256M)",
     ),
     "threads": Setting(
@@ -216,7 +215,7 @@ def run_arguments(parser: Parser) -> None:
         f"{parser.description}\n"
         "Every option can also be set in the environment, as MCP_TRIO_<NAME>."
     )
-    # argparse would make it of all options, which takes as long as parsing them.
+    # argparse would list all options, which takes as long as parsing them.
     parser.usage = f"{PROG} run [OPTION...] [SPEC]"
     parser.add_argument("spec", nargs="?", metavar="SPEC", help=SPEC_HELP)
     for name, help in SWITCHES.items():
@@ -244,14 +243,14 @@ def _flag(name: str) -> str:
 
 
 def given(options: argparse.Namespace, names: Iterable[str]) -> list[str]:
-    """Return those of the names that have a value in the options."""
+    """Return the names that have a value in the options."""
     return [name for name in names if getattr(options, name) not in (None, False)]
 
 
 def fill_from_environment(options: argparse.Namespace) -> None:
     """Set the options that were not given from the environment. Raises UsageError."""
     settled = set(given(options, [*SWITCHES, *SETTINGS]))
-    # An option that says where to serve wins over variables that say it the other way.
+    # An option that says where to serve overrides variables of the other form.
     if settled.intersection(PLACES):
         settled.update(PLACES_IN_WORDS)
     elif settled.intersection(PLACES_IN_WORDS):
@@ -263,7 +262,7 @@ def fill_from_environment(options: argparse.Namespace) -> None:
 
 
 def fill_settings(options: argparse.Namespace, names: Iterable[str]) -> None:
-    """Set those of the options that have no value from the environment.
+    """Set the named options that have no value from the environment.
 
     Raises UsageError.
     """
@@ -286,7 +285,7 @@ def _set_from_environment(
         raise UsageError(f"{variable}: {error}") from None
 
 
-def settle_places(options: argparse.Namespace) -> None:
+def resolve_places(options: argparse.Namespace) -> None:
     """Turn --transport, --port and --host into --stdio, --http or --ws.
 
     Raises UsageError for options that contradict each other.

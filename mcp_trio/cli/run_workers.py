@@ -1,4 +1,4 @@
-"""`run --workers`: bind the sockets, and let several processes serve on them."""
+"""`run --workers`: bind the sockets, and serve on them with several processes."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..load_spec import UsageError
 from .options import Parser
-from .output import in_colour
+from .output import in_color
 
 if TYPE_CHECKING:
     from ..trace.format import Trace
@@ -22,19 +22,19 @@ def show_arguments(parser: Parser) -> None:
         metavar="TRACE",
         type=Path,
         nargs="+",
-        help="a file *.jsonl; with --check also several, or folders of them",
+        help="a file *.jsonl; with --check, any number of files and folders",
     )
     output = parser.add_mutually_exclusive_group()
     output.add_argument(
         "--html",
         metavar="FILE",
         type=Path,
-        help="write the diagram as a page that needs no network",
+        help="write the diagram as a self-contained HTML page",
     )
     output.add_argument(
         "--check",
         action="store_true",
-        help="check the files against the schema of the format",
+        help="check that the files are valid traces",
     )
 
 
@@ -51,7 +51,7 @@ def show(options: argparse.Namespace) -> int:
     if len(options.traces) > 1:
         raise UsageError(
             f"expected one trace to show, got {len(options.traces)}; "
-            "--check takes several"
+            "only --check takes several"
         )
     [path] = options.traces
     try:
@@ -64,7 +64,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _check(places: list[Path]) -> int:
-    """Print the problems of each file; return the exit code."""
+    """Print the problems of each file. Returns the exit code."""
     from ..trace import check, suite
 
     paths = suite.files(places)
@@ -89,4 +89,4 @@ def _draw(trace: Trace, page: Path | None) -> None:
         page.write_text(diagram.as_html(trace), encoding="utf-8")
         return
     width = shutil.get_terminal_size().columns
-    print(diagram.in_terminal(trace, width, in_colour()))
+    print(diagram.in_terminal(trace, width, in_color()))

@@ -1,4 +1,4 @@
-"""Connecting to the target of a command: a SPEC, a URL or the command of a server."""
+"""Connect to the target of a command: a SPEC, a URL or the command of a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..client.handlers import AnswerCallback
 from ..client.target import connect, is_url
 from ..load_spec import load
 from ..protocol.types import Json
-from .options import DEMO, SPOKEN, token_of
+from .options import DEFAULT_REVISION, DEMO, token_of
 
 
 @asynccontextmanager
@@ -25,7 +25,7 @@ async def connect_to_target(
     answer: AnswerCallback | None = None,
 ) -> AsyncIterator[Client]:
     """Connect to a target, and redirect its output to standard error."""
-    revision = options.revision or SPOKEN
+    revision = options.revision or DEFAULT_REVISION
     with redirect_stdout(sys.stderr):
         if options.command or is_url(spec):
             connection = connect(

@@ -40,9 +40,10 @@ def token(options: argparse.Namespace) -> int:
             raise UsageError(
                 f"--scope: expected one scope, got {scope!r}; repeat --scope for more"
             )
-    made = secrets.token_hex(32)  # No "-" in front: it is an argument later.
-    digest = sha256(made.encode()).hexdigest()
+    # Hexadecimal, because a token that begins with "-" would look like an option.
+    secret = secrets.token_hex(32)
+    digest = sha256(secret.encode()).hexdigest()
     line = f"{options.name} {digest} {','.join(sorted(scopes))}".rstrip()
-    print(made, flush=True)
+    print(secret, flush=True)
     print(line, file=sys.stderr)
     return 0

@@ -13,7 +13,7 @@ from .options import Parser
 
 
 def version_arguments(parser: Parser) -> None:
-    """Declare the arguments of `version`: it has none."""
+    """Declare the arguments of `version`, which has none."""
 
 
 def version(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from .options import PROG, SPEC_HELP, Parser
 from .run import require_store, set_up_logging, use_store
 from .run_options import SETTINGS, add_setting, fill_settings
 
-# The options of `run` that it has too.
+# The options that `work` shares with `run`.
 SHARED_SETTINGS = ("store", "grace", "log_level", "log_format")
 MEMORY = "memory:"
 
@@ -35,7 +35,7 @@ async def work(options: argparse.Namespace) -> int:
     fill_settings(options, SHARED_SETTINGS)
     if options.store in (None, MEMORY):
         raise UsageError(
-            "work: expected a store that the servers use too; for example: "
+            "work: expected the --store that the servers use; for example: "
             f"{PROG} work {options.spec} --store redis://127.0.0.1:6379/0"
         )
     require_store(options.store)
@@ -44,8 +44,7 @@ async def work(options: argparse.Namespace) -> int:
     use_store(server, options.store)
     if not server.has_tasks:
         raise UsageError(
-            f"work: no tool of {server.info.name!r} has `task=`, so there is nothing "
-            "to do"
+            f"work: expected a tool with `task=` in {server.info.name!r}, found none"
         )
     if options.grace is not None:
         server.grace = options.grace

@@ -1,6 +1,6 @@
 """A worker process of `run --workers`: `python -m mcp_trio.cli.worker DESCRIPTOR`.
 
-The descriptor is that of the socket to the parent, which says what to serve.
+The descriptor is the socket to the parent process, which sends the options.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ..workers.messages import Begin, Ready, receive_begin
 from .main import report
 from .run import configure, load_server, serve_options, set_up_logging
 
-# Seconds that a worker whose parent has gone has in addition to its graces. After that
-# it is killed, even if its loop is blocked.
-END_TIME = 5.0
+# A worker whose parent has exited is killed after this many grace periods and seconds,
+# even if its event loop is blocked.
 GRACES = 3
+END_TIME = 5.0
 
 
-def be_worker(words: list[str]) -> int:
-    """Serve until the parent says to stop, and return the exit code."""
-    end = socket.socket(fileno=int(words[0]))
-    end.set_inheritable(False)
-    begin = receive_begin(end)
+def run_worker(words: list[str]) -> int:
+    """Serve until the parent tells the worker to stop. Returns the exit code."""
+    connection = socket.socket(fileno=int(words[0]))
+    connection.set_inheritable(False)
+    begin = receive_begin(connection)
     sys.path[:] = begin.import_path
     options = argparse.Namespace(**begin.options)
     set_up_logging(options, worker=begin.worker)
     try:
-        _load_and_serve(options, begin, Member(begin, end))
+        _load_and_serve(options, begin, Member(begin, connection))
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as error:
         code = report(error)
         if code is None:
@@ -67,4 +67,4 @@ async def _serve(server: Server, member: Member, start: partial[Any]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(be_worker(sys.argv[1:]))
+    sys.exit(run_worker(sys.argv[1:]))

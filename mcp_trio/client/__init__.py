@@ -1,4 +1,4 @@
-"""A client that speaks every protocol revision over every transport."""
+"""A client for every protocol revision and every transport."""
 
 from ..protocol.extensions import TASKS as TASKS
 from .client import Client as Client
@@ -16,7 +16,7 @@ from .handlers import ProgressHandler as ProgressHandler
 from .handlers import SamplingHandler as SamplingHandler
 from .target import connect as connect
 
-# The name that AnswerCallback had before. The server has an `Answer` of its own.
+# The former name of AnswerCallback. The server has a different `Answer`.
 Answer = AnswerCallback
 
 __all__ = [

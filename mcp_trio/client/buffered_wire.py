@@ -7,7 +7,7 @@ import trio
 
 
 class MessageQueue:
-    """Messages that were put and not taken yet."""
+    """A queue of messages, which are taken all at once."""
 
     def __init__(self) -> None:
         self._messages: list[bytes | None] = []
@@ -21,12 +21,12 @@ class MessageQueue:
             self._changed.unpark_all()
 
     def close(self) -> None:
-        """End the queue behind the messages that are in it."""
+        """Accept no more messages. Those in the queue can still be taken."""
         self._is_closed = True
         self._changed.unpark_all()
 
     async def take(self) -> list[bytes | None]:
-        """Wait for messages and take all of them. An empty list is the end."""
+        """Wait for messages and take all of them. Returns an empty list at the end."""
         while not self._messages and not self._is_closed:
             await self._changed.park()
         messages = self._messages

@@ -1,7 +1,7 @@
 """A client for the command line, replays, benchmarks and tests.
 
-It speaks every revision over anything that carries messages, answers the server's
-questions, and returns results as they are on the wire.
+It supports every revision, works over any `ClientWire`, answers the server's requests,
+and returns results as they are on the wire.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ log = logging.getLogger("mcp_trio")
 NEWEST = REVISIONS[-1].name
 # By the name of a revision, whether it opens a session with `initialize`.
 OPENS = {revision.name: revision.opens for revision in REVISIONS}
-# The revisions that put structured content that is not an object into one.
+# The revisions that wrap structured content in an object if it is not one.
 WRAPS = frozenset(revision.name for revision in REVISIONS if revision.wraps)
 INFO = {"name": "mcp_trio client", "version": "1"}
-# The lowest level of the messages that a log handler gets.
+# The lowest level of the messages that a log handler receives.
 LOG_LEVEL = "info"
-# Called with each state of a task, as the server shows it.
+# Called with each state of a task, as the server sends it.
 OnTask = Callable[[Json], None]
 
 
 class ClientWire(Protocol):
-    """What a client needs of a transport: messages in both directions."""
+    """The transport of a client: messages in both directions."""
 
     async def receive(self) -> list[bytes | None]:
-        """Wait for messages and return every complete one.
+        """Wait for messages and return all complete ones.
 
-        An empty list means that the server sends no more.
+        Returns an empty list when the server sends no more.
         """
 
     def send(self, message: bytes) -> None:
@@ -55,15 +55,15 @@ class ClientWire(Protocol):
 class Result(dict[str, Any]):
     """A result as it is on the wire, with shortcuts for the results of tools."""
 
-    # Whether the revision puts structured content that is not an object into one.
+    # Whether the revision wraps structured content in an object if it is not one.
     is_of_wrapping_revision = False
 
     @property
     def data(self) -> Any:
         """What the tool returned: its structured content, or else its text.
 
-        Some revisions put a value that is not an object into `{"result": ...}`. This is
-        the value itself.
+        Some revisions wrap a value that is not an object in `{"result": ...}`. This is
+        the value without the wrapper.
         """
         structured = self.structured
         if structured is None:
@@ -91,7 +91,7 @@ class Result(dict[str, Any]):
 
 
 class _PendingReply:
-    """The reply to a request, once it has arrived."""
+    """The reply to a request, when it has arrived."""
 
     def __init__(self) -> None:
         self.arrived = trio.Event()
@@ -100,12 +100,19 @@ class _PendingReply:
 
 
 class Client:
-    """One conversation with one server.
+    """A conversation with a server.
 
-    `connect` and `talk` make one. If you make your own, its `run` must be running in a
-    nursery. `capabilities` are declared to the server, in addition to those that the
-    `handlers` give. `timeout` is the number of seconds that the client waits for a
-    reply or a notification.
+    `connect` and `talk` create one. If you create one yourself, its `run` must be
+    running in a nursery.
+
+    Args:
+        wire: The connection to the server.
+        revision: The protocol revision to use.
+        capabilities: Capabilities that the client declares, in addition to those that
+            the handlers give.
+        handlers: The functions that answer the server's questions and receive its
+            reports.
+        timeout: How many seconds to wait for a reply or a notification.
     """
 
     def __init__(
@@ -130,7 +137,7 @@ class Client:
         self._replies: dict[Any, _PendingReply] = {}
         self._ids = count()
         self._notified = trio.lowlevel.ParkingLot()
-        self._gone = False
+        self._has_ended = False
 
     async def run(self) -> None:
         """Receive messages until the server ends the conversation."""
@@ -142,7 +149,7 @@ class Client:
                 for message in messages:
                     if message:
                         self._receive(message, nursery)
-        self._gone = True
+        self._has_ended = True
         for reply in self._replies.values():
             reply.arrived.set()
 
@@ -154,7 +161,7 @@ class Client:
                 nursery.start_soon(self._answer_question, part)
             else:
                 self.heard.append(part)
-                self._handlers.hear(part)
+                self._handlers.handle_notification(part)
                 self._notified.unpark_all()
 
     def _receive_reply(self, message: Json) -> None:
@@ -182,11 +189,20 @@ class Client:
             await self.request("logging/setLevel", {"level": LOG_LEVEL})
 
     def send(self, message: object) -> None:
-        """Send any JSON value as a message."""
+        """Send any JSON value as a message.
+
+        Args:
+            message: The JSON value.
+        """
         self._wire.send(jsonrpc.encode(message))
 
     def notify(self, method: str, params: Json | None = None) -> None:
-        """Send a notification."""
+        """Send a notification.
+
+        Args:
+            method: The method of the notification.
+            params: Its params.
+        """
         self._wire.send(jsonrpc.encode_notification(method, params))
 
     def begin(
@@ -196,7 +212,13 @@ class Client:
         *,
         meta: Json | None = None,
     ) -> int:
-        """Send a request without waiting. Pass the returned id to `finish`."""
+        """Send a request without waiting. Pass the returned id to `finish`.
+
+        Args:
+            method: The method of the request.
+            params: Its params.
+            meta: Its `_meta`.
+        """
         id = next(self._ids)
         self._replies[id] = _PendingReply()
         message: Json = {"jsonrpc": "2.0", "id": id, "method": method}
@@ -213,7 +235,7 @@ class Client:
         return id
 
     def _stateless_meta(self) -> Json:
-        """Return what a request declares in a revision without sessions."""
+        """Return the metadata of every request in a revision without sessions."""
         if self._opens:
             return {}
         meta: Json = {
@@ -229,10 +251,13 @@ class Client:
         """Wait for the result of a request that `begin` sent.
 
         Raises RemoteError, ServerGone, NotAMessage and TimeoutError.
+
+        Args:
+            id: The id that `begin` returned.
         """
         reply = self._replies[id]
         try:
-            if not self._gone:
+            if not self._has_ended:
                 with trio.fail_after(self._timeout):
                     await reply.arrived.wait()
         except trio.TooSlowError:
@@ -257,10 +282,15 @@ class Client:
         *,
         meta: Json | None = None,
     ) -> Result:
-        """Send a request, answer the questions it leads to, and return its result.
+        """Send a request, answer the questions about it, and return its result.
 
-        If this is cancelled, so is the request. If the server does not support the
-        revision, the request is sent once more, in one that both sides support.
+        Cancelling this cancels the request. If the server does not support the
+        revision, the request is sent once more in a revision that both sides support.
+
+        Args:
+            method: The method of the request.
+            params: Its params.
+            meta: Its `_meta`.
         """
         params = dict(params or {})
         may_change_revision = not self._opens
@@ -286,7 +316,7 @@ class Client:
     def _change_revision(self, error: RemoteError) -> bool:
         """Change to the newest revision without sessions that both sides support.
 
-        Returns False for other errors, and if no revision is left to try.
+        Returns False for other errors, and if there is no such revision.
         """
         if error.code != UnsupportedVersion.code or not isinstance(error.data, dict):
             return False
@@ -300,7 +330,7 @@ class Client:
         return False
 
     async def _answer_input_requests(self, result: Result) -> Json:
-        """Return the params to add when the request is sent again with answers."""
+        """Return the params to add when the request is sent again with the answers."""
         responses: Json = {}
         for key, question in result.get("inputRequests", {}).items():
             responses[key] = await self.answer_question(
@@ -312,7 +342,7 @@ class Client:
         return params
 
     async def _answer_question(self, question: Json) -> None:
-        """Answer a request that the server sent."""
+        """Answer a request from the server."""
         reply: Json = {"jsonrpc": "2.0", "id": question["id"]}
         try:
             params = question.get("params", {})
@@ -322,26 +352,35 @@ class Client:
         self.send(reply)
 
     async def answer_question(self, method: str, params: Json) -> Json:
-        """Return the answer to a question of the server's. Raises RemoteError."""
+        """Return the answer to a question of the server. Raises RemoteError.
+
+        Args:
+            method: The method of the server's request.
+            params: Its params.
+        """
         return await self._handlers.respond(method, params)
 
     async def hear(self, method: str, count: int = 1) -> list[Json]:
-        """Wait for that many notifications of a method, and return all of them.
+        """Wait for notifications of a method, and return all that have arrived.
 
         Raises TimeoutError.
+
+        Args:
+            method: The method of the notifications.
+            count: How many notifications to wait for.
         """
         with trio.move_on_after(self._timeout):
             while True:
-                found = self._heard(method)
+                found = self._notifications(method)
                 if len(found) >= count:
                     return found
                 await self._notified.park()
         raise TimeoutError(
             f"expected {count} of {method} within {self._timeout:g} s, "
-            f"got {len(self._heard(method))}"
+            f"got {len(self._notifications(method))}"
         )
 
-    def _heard(self, method: str) -> list[Json]:
+    def _notifications(self, method: str) -> list[Json]:
         return [message for message in self.heard if message["method"] == method]
 
     async def ping(self) -> None:
@@ -351,8 +390,8 @@ class Client:
     async def list_tools(self) -> list[Json]:
         """Return all tools, from all pages.
 
-        In a revision without sessions, tools whose arguments ask for invalid headers
-        are left out, with a warning in the log.
+        In a revision without sessions, tools that require invalid headers are left out,
+        and a warning is logged.
         """
         tools = await self._list("tools/list", "tools")
         if self._opens:
@@ -390,15 +429,20 @@ class Client:
         meta: Json | None = None,
         on_task: OnTask | None = None,
     ) -> Result:
-        """Call a tool. Its result may say that it failed: see `Result.is_error`.
+        """Call a tool. If the tool fails, the `is_error` of the result is True.
 
-        If the server makes a task of the call, wait for the task and return its result.
-        The server does so only if the client declares the extension in its
-        `capabilities`, as `{"extensions": {TASKS: {}}}`. `on_task` is called with each
-        state of the task.
+        If the server runs the call as a task, this waits for the task and returns its
+        result. Servers do so only if the client declares the extension in its
+        `capabilities`, as `{"extensions": {TASKS: {}}}`.
 
-        If this is cancelled, so is the task. Raises RemoteError if the task fails, and
-        TaskCancelled if it is cancelled by somebody else.
+        Cancelling this cancels the task. Raises RemoteError if the task fails, and
+        TaskCancelled if another client or the server cancels it.
+
+        Args:
+            name: The name of the tool.
+            arguments: Its arguments.
+            meta: The `_meta` of the request.
+            on_task: Called with each state of the task.
         """
         params = {"name": name, "arguments": dict(arguments or {})}
         result = await self.request("tools/call", params, meta=meta)
@@ -409,7 +453,11 @@ class Client:
         return Result(await follow(self, result, on_task))
 
     async def read_resource(self, uri: str) -> list[Json]:
-        """Return the contents of a resource."""
+        """Return the contents of a resource.
+
+        Args:
+            uri: The URI of the resource.
+        """
         result = await self.request("resources/read", {"uri": uri})
         contents: list[Json] = result["contents"]
         return contents
@@ -417,7 +465,12 @@ class Client:
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None
     ) -> Result:
-        """Return a prompt, filled in with arguments."""
+        """Return a prompt, filled in with arguments.
+
+        Args:
+            name: The name of the prompt.
+            arguments: Its arguments, which are strings.
+        """
         params = {"name": name, "arguments": dict(arguments or {})}
         return await self.request("prompts/get", params)
 
@@ -425,16 +478,16 @@ class Client:
 def _has_valid_headers(tool: Json) -> bool:
     problem = invalid_mirror(tool.get("inputSchema"))
     if problem is not None:
-        log.warning("tool %r is left out: %s", tool.get("name"), problem)
+        log.warning("ignoring tool %r: %s", tool.get("name"), problem)
     return problem is None
 
 
 @contextmanager
 def ungrouped() -> Iterator[None]:
-    """Unwrap a group that has only one exception.
+    """Unwrap an exception group that contains only one exception.
 
-    Nurseries wrap what their tasks raise in groups. Callers of the client expect
-    RemoteError or OSError.
+    Nurseries wrap the exceptions of their tasks in groups, but callers of the client
+    expect RemoteError or OSError.
     """
     try:
         yield
@@ -460,9 +513,19 @@ async def talk(
     handlers: Handlers = NO_HANDLERS,
     timeout: float | None = None,
 ) -> AsyncIterator[Client]:
-    """Run a client on a wire, with its session open.
+    """Run a client on a wire, and open its session.
 
-    Raises OSError if the session does not open `within` that many seconds.
+    Raises OSError if the session does not open in time.
+
+    Args:
+        wire: The connection to the server.
+        revision: The protocol revision to use.
+        within: How many seconds the session has to open.
+        capabilities: Capabilities that the client declares, in addition to those that
+            the handlers give.
+        handlers: The functions that answer the server's questions and receive its
+            reports.
+        timeout: How many seconds to wait for a reply or a notification.
     """
     client = Client(
         wire, revision, capabilities=capabilities, handlers=handlers, timeout=timeout
@@ -473,6 +536,6 @@ async def talk(
             with trio.move_on_after(within) as opening:
                 await client.open()
             if opening.cancelled_caught:
-                raise OSError(f"nobody answers within {within:g} s")
+                raise OSError(f"no reply from the server within {within:g} s")
             yield client
             nursery.cancel_scope.cancel()

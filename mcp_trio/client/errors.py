@@ -8,9 +8,10 @@ from ..protocol.types import Json
 
 
 class RemoteError(Exception):
-    """The server answered a request with an error.
+    """The server replied to a request with an error.
 
-    `is_ours` is True if the client made the error itself, because no reply arrived.
+    `code`, `message` and `data` are those of the error. `is_ours` is True if no reply
+    arrived and the error comes from this client.
     """
 
     def __init__(self, error: object) -> None:
@@ -27,7 +28,10 @@ class ServerGone(Exception):
 
 
 class TaskCancelled(Exception):
-    """A task whose result this client waits for was cancelled by somebody else."""
+    """A task was cancelled by another client or the server.
+
+    Its `task_id` is the id of the task.
+    """
 
     def __init__(self, task_id: str) -> None:
         super().__init__(f"the task {task_id} was cancelled")
@@ -35,7 +39,10 @@ class TaskCancelled(Exception):
 
 
 class NotAMessage(Exception):
-    """The server sent something that is not a JSON-RPC message."""
+    """The server sent something that is not a JSON-RPC message.
+
+    The message of the exception shows what was received.
+    """
 
     def __init__(self, received: bytes) -> None:
         shown = received[:60].decode(errors="replace")

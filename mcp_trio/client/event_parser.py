@@ -1,4 +1,4 @@
-"""Parse server-sent events, as a client reads them. Pure."""
+"""Parse server-sent events. Pure: bytes in, events out."""
 
 import codecs
 
@@ -40,7 +40,7 @@ class EventParser:
         """
         events = []
         for fields in self.blocks(chunk):
-            # Of fields with the same name, the last one counts.
+            # If several fields have the same name, the last one counts.
             last = dict(fields)
             self._note_id_and_retry(last)
             data = "\n".join(value for name, value in fields if name == "data")
@@ -75,7 +75,7 @@ class EventParser:
     def _complete_lines(self, chunk: bytes) -> list[str]:
         text = self._decoder.decode(chunk)
         if not text:
-            # The chunk holds only the beginning of a character.
+            # The chunk contains only the beginning of a character.
             return []
         if self._after_carriage_return:
             text = text.removeprefix("\n")

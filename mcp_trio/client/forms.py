@@ -8,11 +8,11 @@ from ..protocol.types import Json
 
 
 def with_defaults(answer: Json, params: Json) -> Json:
-    """Return the answer to a form, with the form's defaults for what it leaves out.
+    """Fill in the form's defaults for fields that the answer does not contain.
 
     `params` are those of `elicitation/create`.
     """
-    # The program may have returned anything, which is sent as it is.
+    # A handler may return anything. What is not an answer is sent unchanged.
     given: Any = answer
     if not isinstance(given, dict) or given.get("action") != "accept":
         return answer
@@ -23,7 +23,7 @@ def with_defaults(answer: Json, params: Json) -> Json:
         if isinstance(field, dict) and "default" in field
     }
     content = answer.get("content", {})
-    # An answer that is not a form is sent as it is.
+    # Content that is not a form is sent unchanged.
     if not defaults or not isinstance(content, dict):
         return answer
     return {**answer, "content": defaults | content}

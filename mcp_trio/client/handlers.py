@@ -1,4 +1,4 @@
-"""What a program does when the server asks it something, or tells it something."""
+"""The functions that handle a server's requests and notifications."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..protocol.types import Json
 from .errors import RemoteError
 from .forms import with_defaults
 
-# Answers any question: takes a method and its params, returns a result.
+# Answers any request: takes a method and its params, returns a result.
 AnswerCallback = Callable[[str, Json], Awaitable[Json]]
 # Fills in a form: takes the message and all params, returns the form's content, or None
 # to decline. If the params have a `url`, the user is asked to visit it; {} accepts.
@@ -21,17 +21,17 @@ ElicitationHandler = Callable[[str, Json], Awaitable[Json | None]]
 SamplingHandler = Callable[[list[Json], Json], Awaitable[str | Json]]
 # The URIs of the folders that the server may work in.
 Roots = Sequence[str]
-# Is told of progress: how much is done, out of how much, and a message.
+# Called with the progress, the total if it is known, and a message.
 ProgressHandler = Callable[[float, float | None, str | None], object]
-# Is told of a log message: its level, its data and its logger.
+# Called with the level of a log message, its data and its logger.
 LogHandler = Callable[[str, Any, str | None], object]
 
-# The model's name in results of a SamplingHandler that returns only text.
+# The name of the model in the results of a SamplingHandler that returns only text.
 MODEL = "unknown"
 
 
 class Handlers(Struct, frozen=True, kw_only=True):
-    """The functions of a program that a client calls."""
+    """The functions that a client calls."""
 
     answer: AnswerCallback | None = None
     elicitation: ElicitationHandler | None = None
@@ -41,7 +41,7 @@ class Handlers(Struct, frozen=True, kw_only=True):
     log: LogHandler | None = None
 
     def capabilities(self) -> Json:
-        """Return the capabilities that these functions give the client."""
+        """Return the capabilities that these functions imply."""
         capabilities: Json = {}
         if self.elicitation is not None:
             capabilities["elicitation"] = {"form": {}, "url": {}}
@@ -52,7 +52,7 @@ class Handlers(Struct, frozen=True, kw_only=True):
         return capabilities
 
     async def respond(self, method: str, params: Json) -> Json:
-        """Return the result of a server's request. Raises RemoteError."""
+        """Return the result of a request from the server. Raises RemoteError."""
         if method == "ping":
             return {}
         if method == "elicitation/create":
@@ -73,8 +73,8 @@ class Handlers(Struct, frozen=True, kw_only=True):
             return await self.answer(method, params)
         raise RemoteError({"code": -32601, "message": f"Method not found: {method}"})
 
-    def hear(self, notification: Json) -> None:
-        """Pass a notification to the function that is for it."""
+    def handle_notification(self, notification: Json) -> None:
+        """Pass a notification to its handler, if there is one."""
         params = notification.get("params") or {}
         method = notification["method"]
         if method == "notifications/progress" and self.progress is not None:
@@ -98,12 +98,12 @@ async def _fill_in(handler: ElicitationHandler, params: Json) -> Json:
 
 
 async def _continue(handler: SamplingHandler, params: Json) -> Json:
-    said = await handler(params.get("messages", []), params)
-    if not isinstance(said, str):
-        return said
+    reply = await handler(params.get("messages", []), params)
+    if not isinstance(reply, str):
+        return reply
     return {
         "role": "assistant",
-        "content": {"type": "text", "text": said},
+        "content": {"type": "text", "text": reply},
         "model": MODEL,
         "stopReason": "endTurn",
     }

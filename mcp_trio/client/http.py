@@ -1,8 +1,8 @@
 """Streamable HTTP.
 
-To the client, the wire looks like one stream of messages in each direction. Behind it,
-each message is posted by a task of its own, which passes on the replies. In a revision
-with sessions, one more task reads the session's own stream.
+To the client, the wire is one stream of messages in each direction. Internally, each
+message is posted by its own task, which passes on the replies. In a revision with
+sessions, another task reads the session's own stream.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from .http_connection import Connections, Fields, Response, target_of
 from .messages import split_batch
 from .token import Token
 
-# Seconds before a stream that ended is resumed, unless the server names another time.
+# Seconds before a stream that ended is resumed, unless the server sends another time.
 RETRY_DELAY = 1.0
-# Seconds that the end of a session may take.
-TO_CLOSE = 1.0
+# Seconds that ending a session may take.
+CLOSE_TIMEOUT = 1.0
 
 _ACCEPT = (b"Accept", b"application/json, text/event-stream")
 _CONTENT_TYPE = (b"Content-Type", b"application/json")
 
 
 def _at(value: Any, *path: str) -> Any:
-    """Return what nested objects have at a path, or None if the path leads nowhere."""
+    """Return the value at a path in nested objects, or None if there is none."""
     for name in path:
         if not isinstance(value, dict):
             return None
@@ -51,7 +51,7 @@ def _at(value: Any, *path: str) -> Any:
 
 
 def header_value(value: Any) -> bytes:
-    """Encode a value for a header, with base64 if a header cannot hold it as it is."""
+    """Encode a value for a header, in base64 if a header cannot contain it."""
     text = value if isinstance(value, str) else jsonrpc.encode(value).decode()
     is_printable = text.isascii() and text.isprintable()
     is_stripped = text == text.strip()
@@ -63,8 +63,8 @@ def header_value(value: Any) -> bytes:
 def mirrored(message: Json, arguments: Iterable[Mirror] = ()) -> Fields:
     """Return the headers that repeat parts of a stateless request.
 
-    `arguments` are the arguments of a tool that belong in headers. A message of a
-    revision with sessions has no such headers.
+    `arguments` are the tool's arguments that are repeated in headers. Messages of
+    revisions with sessions have no such headers.
     """
     method = message.get("method")
     version = _at(message, "params", "_meta", f"{VENDOR}protocolVersion")
@@ -87,7 +87,7 @@ def mirrored(message: Json, arguments: Iterable[Mirror] = ()) -> Fields:
 
 
 def _objects_in(message: bytes) -> list[Json]:
-    """Return the objects of a batch, or a single object, without checking more."""
+    """Return the objects of a batch, or a single object, without further checks."""
     decoded = msgspec.json.decode(message)
     batch = decoded if isinstance(decoded, list) else [decoded]
     return [part for part in batch if isinstance(part, dict)]
@@ -104,10 +104,10 @@ class _ClientExchange:
     def __init__(self, body: bytes = b"", parts: Sequence[Json] = ()) -> None:
         requests = [part for part in parts if "method" in part and "id" in part]
         self.body = body
-        # The message that the headers repeat.
+        # The message that is repeated in the headers.
         self.message: Json = parts[0] if parts else {}
         # The requests in the body that have no reply yet.
-        self.owed = [one for one in requests if isinstance(one["id"], str | int)]
+        self.unanswered = [one for one in requests if isinstance(one["id"], str | int)]
         self.accepted = trio.Event()
         self.is_session_stream = not body
         self.opens_session = any(one["method"] == "initialize" for one in requests)
@@ -116,7 +116,7 @@ class _ClientExchange:
         self.parser = EventParser()
 
     def resume(self) -> None:
-        """Prepare the GET that asks for the rest of the stream."""
+        """Prepare the GET that requests the rest of the stream."""
         self.message = {}
         self.body = b""
         # The response to that GET begins at the start of an event.
@@ -126,25 +126,25 @@ class _ClientExchange:
 class HttpWire:
     """A wire over Streamable HTTP. Its tasks run in `nursery`.
 
-    A request that fails gets a reply with an error that the wire makes itself. With
-    `verbatim` the wire receives only what the server sent, as it was sent.
+    If a request fails, the wire replies to it with an error. With `verbatim`, the wire
+    receives only what the server sent, unchanged.
     """
 
     nursery: trio.Nursery
 
     def __init__(self, url: str, token: Token = "", *, verbatim: bool = False) -> None:
         self._incoming = MessageQueue()
-        self._connections = Connections(url, token)
+        self.connections = Connections(url, token)
         self._target = target_of(url)
         self._verbatim = verbatim
-        # The headers that name the revision and the session. Empty until it is open.
+        # The headers for the revision and the session. Empty until it is open.
         self._session: Fields = []
         # By the id of each request in progress, the scope of the task that posts it.
         self._posts: dict[Any, trio.CancelScope] = {}
-        # What the next message waits for, so that it does not overtake others.
+        # The next message waits for this, so that it does not overtake others.
         self._accepted = trio.Event()
         self._accepted.set()
-        # By the name of a tool, its arguments that belong in headers.
+        # By the name of a tool, its arguments that are repeated in headers.
         self._mirrors: dict[str, list[Mirror]] = {}
 
     async def receive(self) -> list[bytes | None]:
@@ -171,7 +171,7 @@ class HttpWire:
             self._posts[id].cancel()
 
     async def _post(self, exchange: _ClientExchange, previous: trio.Event) -> None:
-        ids = [request["id"] for request in exchange.owed]
+        ids = [request["id"] for request in exchange.unanswered]
         await previous.wait()
         with trio.CancelScope() as scope:
             for id in ids:
@@ -183,8 +183,8 @@ class HttpWire:
     async def _run(self, exchange: _ClientExchange) -> None:
         """Make the exchange's request, and resume its response whenever that ends.
 
-        The session's own stream is resumed again and again, any other response while
-        the server still owes replies.
+        The session's own stream is always resumed, and other responses as long as
+        replies are missing.
         """
         while True:
             try:
@@ -195,19 +195,19 @@ class HttpWire:
                 return
             can_resume = exchange.parser.last_id and self._session
             if not can_resume:
-                self._fail(exchange.owed, "the stream ended before the reply")
-            if not exchange.is_session_stream and not exchange.owed:
+                self._fail(exchange.unanswered, "the stream ended before the reply")
+            if not exchange.is_session_stream and not exchange.unanswered:
                 return
             retry = exchange.parser.retry
             await trio.sleep(RETRY_DELAY if retry is None else retry / 1000)
             exchange.resume()
 
     async def _make_request(self, exchange: _ClientExchange) -> bool:
-        """Make one request and take the messages in its response.
+        """Make one request and receive the messages in its response.
 
-        Return False if the request failed and the exchange is over.
+        Returns False if the request failed and the exchange is over.
         """
-        request = self._connections.request(
+        request = self.connections.request(
             b"POST" if exchange.body else b"GET",
             self._target,
             self._headers(exchange),
@@ -221,9 +221,11 @@ class HttpWire:
                     return False
                 with suppress(trio.BrokenResourceError):
                     async for event in response.events(exchange.parser):
-                        self._take(event.data.encode(), exchange.owed, response)
+                        self._receive(
+                            event.data.encode(), exchange.unanswered, response
+                        )
         except trio.BrokenResourceError as problem:
-            # When a stream is to be resumed, the server may be away only for a moment.
+            # A stream is resumed later, as the server may be back by then.
             if exchange.body:
                 self._fail_broken(exchange, problem)
                 return False
@@ -253,7 +255,7 @@ class HttpWire:
     async def _fail_if_refused(
         self, exchange: _ClientExchange, response: Response
     ) -> bool:
-        """Fail the requests if the response has no messages to read. Return whether."""
+        """Fail the requests if the response has no messages. Returns whether it did."""
         if exchange.body:
             if response.status < 400:
                 return False
@@ -262,26 +264,31 @@ class HttpWire:
             if response.status < 400 and response.is_stream:
                 return False
             body = b""
-        self._fail(exchange.owed, f"HTTP {response.status}", body)
+        self._fail(exchange.unanswered, f"HTTP {response.status}", body)
         return True
 
-    def _take(self, message: bytes, owed: list[Json], response: Response) -> None:
+    def _receive(
+        self, message: bytes, unanswered: list[Json], response: Response
+    ) -> None:
         """Pass on a message, and note which requests it replies to."""
         try:
             parts = split_batch(message)
         except NotAMessage:
-            self._fail(owed, "this is not a JSON-RPC message:", message)
+            self._fail(unanswered, "expected a JSON-RPC message, got:", message)
             return
         for part in parts:
             if "method" not in part:
-                self._settle(part, owed, response)
+                self._note_reply(part, unanswered, response)
         self._incoming.put(message)
 
-    def _settle(self, reply: Json, owed: list[Json], response: Response) -> None:
-        """Remove the request that a reply belongs to, and learn from the reply."""
-        answered = [request for request in owed if request["id"] == reply.get("id")]
+    def _note_reply(
+        self, reply: Json, unanswered: list[Json], response: Response
+    ) -> None:
+        """Remove the request that a reply belongs to, and use what the reply says."""
+        id = reply.get("id")
+        answered = [request for request in unanswered if request["id"] == id]
         for request in answered:
-            owed.remove(request)
+            unanswered.remove(request)
             if request["method"] == "initialize" and "result" in reply:
                 self._open_session(response, reply["result"])
             elif request["method"] == "tools/list":
@@ -291,14 +298,14 @@ class HttpWire:
         for tool in _at(reply, "result", "tools") or ():
             name = str(_at(tool, "name"))
             schema = _at(tool, "inputSchema")
-            # An invalid name of a header must not get into a request.
+            # An invalid header name must not be used in a request.
             if invalid_mirror(schema) is None:
                 self._mirrors[name] = list(mirrors(schema))
             else:
                 self._mirrors[name] = []
 
     def _open_session(self, response: Response, result: Json) -> None:
-        """Store what identifies the session, and begin to read its own stream."""
+        """Store the headers of the session, and start to read its own stream."""
         version = result.get("protocolVersion", "").encode()
         self._session = [(b"MCP-Protocol-Version", version)]
         id = response.headers.get(b"mcp-session-id")
@@ -309,11 +316,11 @@ class HttpWire:
         self.nursery.start_soon(self._run, stream)
 
     def _fail_broken(self, exchange: _ClientExchange, problem: Exception) -> None:
-        reason = str(problem) or f"the connection broke: {problem.__cause__}"
-        self._fail(exchange.owed, reason)
+        reason = str(problem) or f"the connection was lost: {problem.__cause__}"
+        self._fail(exchange.unanswered, reason)
 
-    def _fail(self, owed: list[Json], reason: str, body: bytes = b"") -> None:
-        """Reply to the requests with an error: the one in the body, or our own."""
+    def _fail(self, unanswered: list[Json], reason: str, body: bytes = b"") -> None:
+        """Reply to the requests with the error in the body, or else with our own."""
         if self._verbatim:
             if body:
                 self._incoming.put(body)
@@ -323,23 +330,23 @@ class HttpWire:
                 shown = " ".join(body[:200].decode(errors="replace").split())
                 message = f"{reason} {shown}".strip()
                 error = {"code": -32603, "message": message, "ours": True}
-            for request in owed:
+            for request in unanswered:
                 self._incoming.put(jsonrpc.encode_error(request["id"], error))
-        owed.clear()
+        unanswered.clear()
 
     async def aclose(self) -> None:
         """End the session and close the connections, even in a cancelled scope."""
         with (
-            trio.move_on_after(TO_CLOSE, shield=True),
+            trio.move_on_after(CLOSE_TIMEOUT, shield=True),
             suppress(OSError, trio.BrokenResourceError),
         ):
             await self._end_session()
-        await self._connections.aclose()
+        await self.connections.aclose()
 
     async def _end_session(self) -> None:
         has_id = len(self._session) > 1
         if has_id:
-            request = self._connections.request(
+            request = self.connections.request(
                 b"DELETE", self._target, [_ACCEPT, *self._session]
             )
             async with request as response:

@@ -15,7 +15,7 @@ from .token import Token
 # Header fields, in order: pairs of a name and a value.
 Fields = list[tuple[bytes, bytes]]
 
-# One of these tells where a body ends. Without both it ends with its connection.
+# One of these says where a body ends. Without either, it ends with the connection.
 _FRAMING_HEADERS = frozenset((b"content-length", b"transfer-encoding"))
 
 
@@ -43,7 +43,7 @@ class Response:
         self.headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        """Note the end of the head, or forget the head of an interim response."""
+        """Note the end of the head, or drop the head of an interim response."""
         self._has_head = self.status >= 200
         if not self._has_head:
             self.headers.clear()
@@ -72,8 +72,7 @@ class Response:
         while not self._has_head:
             if not await self._feed():
                 raise trio.BrokenResourceError(
-                    "the connection broke: "
-                    "the server closed the connection without an answer"
+                    "the server closed the connection without a response"
                 )
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -88,7 +87,7 @@ class Response:
             if not await self._feed():
                 if not _FRAMING_HEADERS.isdisjoint(self.headers):
                     raise trio.BrokenResourceError(
-                        "the connection broke within the answer"
+                        "the server closed the connection during the response"
                     )
                 return
 
@@ -111,7 +110,7 @@ class Response:
         return b"".join([chunk async for chunk in self.chunks()])
 
     async def _feed(self) -> bool:
-        """Parse the next bytes. Return False at the end of the connection."""
+        """Parse the next bytes. Returns False at the end of the connection."""
         data = await self._stream.receive_some()
         if not data:
             return False
@@ -120,21 +119,21 @@ class Response:
             self._parser.feed_data(bytes(data))
         except httptools.HttpParserError as problem:
             raise trio.BrokenResourceError(
-                f"the answer is not HTTP: {problem}"
+                f"the response is not valid HTTP: {problem}"
             ) from None
         return True
 
 
 class Connections:
-    """Connections to one server: as many as there are requests at the same time.
+    """A pool of connections to one server, with one for each concurrent request.
 
-    An idle connection is kept for the next request.
+    Idle connections are kept for later requests.
     """
 
     def __init__(self, url: str, token: Token = "") -> None:
         parts = urlsplit(url)
         if isinstance(token, str):
-            bearing(token)  # a bad token is an error before anything is sent
+            bearer_fields(token)  # reject an invalid token before anything is sent
         self._token = token
         if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
             raise ValueError(
@@ -142,7 +141,7 @@ class Connections:
             )
         self.url = url
         self.host = parts.hostname
-        # What the Host header says: the host, and the port if the URL has one.
+        # The value of the Host header: the host, and the port if the URL has one.
         self.authority = parts.netloc.rpartition("@")[2].encode()
         self._tls = parts.scheme in ("https", "wss")
         default_port = 443 if self._tls else 80
@@ -155,7 +154,7 @@ class Connections:
     ) -> AsyncIterator[Response]:
         """Send a request and read the head of the response.
 
-        On leaving, the connection is closed unless the response was read to its end.
+        On exit, the connection is closed unless the response was read completely.
         Raises OSError and trio.BrokenResourceError.
         """
         fields = [
@@ -182,8 +181,8 @@ class Connections:
             try:
                 await _send(stream, request, response)
             except trio.BrokenResourceError:
-                # A server may close an idle connection at any time, even while the
-                # client begins to use it. Then another connection is tried.
+                # A server may close an idle connection at any time, even when the
+                # client is about to use it. Then another connection is tried.
                 if response.begun:
                     raise
             else:
@@ -223,18 +222,18 @@ async def _send(stream: trio.abc.Stream, request: bytes, response: Response) -> 
 
 async def authorization(token: Token) -> Fields:
     """Return the header for a request that is about to be sent. Raises ValueError."""
-    return bearing(token if isinstance(token, str) else await token())
+    return bearer_fields(token if isinstance(token, str) else await token())
 
 
-def bearing(token: str) -> Fields:
-    """Return the header that carries a bearer token. No token needs no header.
+def bearer_fields(token: str) -> Fields:
+    """Return the header with a bearer token, or no header if it is empty.
 
     Raises ValueError.
     """
     if not token:
         return []
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError("a token is one word of ASCII")
+        raise ValueError("token: expected ASCII characters without spaces")
     return [(b"Authorization", b"Bearer " + token.encode())]
 
 
@@ -244,7 +243,7 @@ def lines_of(fields: Fields) -> bytes:
 
 
 def target_of(url: str) -> str:
-    """Return the part of a URL that a request line names: its path and its query."""
+    """Return the request target for a URL: its path and its query."""
     parts = urlsplit(url)
     path = parts.path or "/"
     if parts.query:

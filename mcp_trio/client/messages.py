@@ -1,4 +1,4 @@
-"""Decoding the messages that a server sends."""
+"""Decode the messages that a server sends."""
 
 import msgspec
 

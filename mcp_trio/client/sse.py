@@ -1,7 +1,7 @@
 """HTTP+SSE, the HTTP transport of the oldest revisions.
 
-One GET brings every message from the server. Its first event names the URL that the
-client posts its own messages to.
+The response to one GET carries all messages from the server. Its first event is the URL
+that the client posts its own messages to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ async def open_sse(url: str, token: Token = "") -> AsyncIterator[BufferedWire]:
     ):
         endpoint = await anext(events, None)
         if endpoint is None or endpoint.name != "endpoint":
-            raise OSError(f"{url}: HTTP {response.status}, no event stream")
+            raise OSError(
+                f"{url}: expected an event stream that begins with an endpoint, "
+                f"got HTTP {response.status}"
+            )
         target = target_of(urljoin(url, endpoint.data))
         post = partial(_post, connections, target)
         async with open_buffered_wire(_messages(events), post) as wire:
@@ -45,9 +48,9 @@ async def _post(connections: Connections, target: str, message: bytes) -> None:
 
 
 async def _messages(events: AsyncIterator[ServerSentEvent]) -> AsyncIterator[bytes]:
-    """Yield the messages in the events.
+    """Yield the messages in the events, until the stream ends or breaks.
 
-    A stream that breaks ends like any other: the end of the wire tells the client.
+    In both cases the wire ends, which the client notices.
     """
     with suppress(trio.BrokenResourceError):
         async for event in events:

@@ -11,7 +11,7 @@ import trio
 
 from ..protocol.framing import LineDecoder
 
-# The client accepts messages of any size, but the decoder demands a limit.
+# The client accepts messages of any size, but the decoder requires a limit.
 _NO_LIMIT = 2**62
 _CHUNK = 2**16
 
@@ -36,7 +36,7 @@ class LineWire:
         self._lines = LineDecoder(limit=_NO_LIMIT)
 
     async def receive(self) -> list[bytes | None]:
-        """Wait for messages and return every complete one."""
+        """Wait for messages and return all complete ones."""
         while True:
             chunk = await self._stdout.receive_some(_CHUNK)
             if not chunk:
@@ -54,12 +54,12 @@ class LineWire:
         self._outgoing.send_nowait(data)
 
     def end_input(self) -> None:
-        """Close the server's input, after everything that is queued."""
+        """Close the server's input when all queued bytes are written."""
         self._outgoing.close()
 
     async def run(self) -> None:
         """Write the queued bytes until `end_input` is called."""
-        # If the server is gone, `receive` reports it: the server's output has ended.
+        # If the server has exited, `receive` notices it: the output has ended.
         with suppress(trio.BrokenResourceError):
             async with self._stdin:
                 async for data in self._to_write:
@@ -72,8 +72,8 @@ async def open_stdio(
 ) -> AsyncIterator[LineWire]:
     """Start a command and open a wire to it. Raises OSError.
 
-    On leaving, the server's input is closed. The process has `patience` seconds to
-    exit; then it is killed.
+    On exit, the server's input is closed. The process has `patience` seconds to exit
+    before it is killed.
     """
     try:
         process = await trio.lowlevel.open_process(

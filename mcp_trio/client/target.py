@@ -1,4 +1,4 @@
-"""Connecting to a server: at a URL, or by a command that starts it."""
+"""Connect to a server: at a URL, or with a command that starts it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .stdio import open_stdio
 from .token import Token
 
 EXPECTED_URL = "expected a URL such as http://127.0.0.1:8000/mcp"
-# Seconds within which a server at a URL must open a session.
-TO_ANSWER = 30.0
+# Seconds that a server at a URL may take to open a session.
+OPEN_TIMEOUT = 30.0
 
 
 @asynccontextmanager
@@ -44,14 +44,22 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Connect to the server at a URL, or to a command that is started as a server.
 
-    A URL has the scheme http, https, ws or wss. If its path ends in /sse, the transport
-    is HTTP+SSE. `token` is a bearer token for a URL, or an async function that returns
-    one. The function is called before each HTTP request, and once for a WebSocket.
+    The client declares the capabilities that the handlers give it.
 
-    `elicitation`, `sampling` and `roots` answer the server's questions, and `answer`
-    any other; `progress` and `log` are called with what the server reports. The client
-    declares the capabilities that they give, and `capabilities` in addition. `timeout`
-    is the number of seconds that each wait for the server may take.
+    Args:
+        target: A URL with the scheme http, https, ws or wss, or a command as a list of
+            strings. If the path of a URL ends in /sse, the transport is HTTP+SSE.
+        revision: The protocol revision to use; by default, the newest one.
+        token: A bearer token for a URL, or an async function that returns one. The
+            function is called before each HTTP request, and once for a WebSocket.
+        capabilities: Capabilities that the client declares in addition.
+        answer: Answers all questions of the server that have no handler of their own.
+        elicitation: Fills in forms for the user.
+        sampling: Answers for the model.
+        roots: The URIs of the folders that the server may work in.
+        progress: Called with each report of progress.
+        log: Called with each log message.
+        timeout: How many seconds to wait for each reply. By default, there is no limit.
     """
     handlers = Handlers(
         answer=answer,
@@ -61,9 +69,9 @@ async def connect(
         progress=progress,
         log=log,
     )
-    # A command may have to be downloaded first, as by npx. A server at a URL is running
-    # already.
-    within = TO_ANSWER if is_url(target) else math.inf
+    # A command such as npx may have to download the server first. A server at a URL is
+    # already running.
+    within = OPEN_TIMEOUT if is_url(target) else math.inf
     with ungrouped():
         async with (
             _open_wire_to(target, token) as wire,
@@ -115,7 +123,7 @@ def _open_wire_to(
 ) -> AbstractAsyncContextManager[ClientWire]:
     if not isinstance(target, str) or not is_url(target):
         return open_stdio(_as_command(target))
-    # Deferred for start-up time: only a URL needs the network libraries.
+    # Imported here to start faster: only URLs need the network libraries.
     from .transports import WIRES
 
     return WIRES[transport_of(target)](target, token)

@@ -1,4 +1,4 @@
-"""Follows a task of the server until it ends: polls it, and answers its questions."""
+"""Follow a task of the server until it ends: poll it, and answer its questions."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ import trio
 from ..protocol.types import Json
 from .errors import RemoteError, TaskCancelled
 
-# Seconds between two polls if the server suggests none, and the fewest in any case.
+# Seconds between polls if the server suggests no interval, and the shortest interval.
 DEFAULT_INTERVAL = 1.0
-LEAST_INTERVAL = 0.05
-# Seconds that a client which gives up waits for the server to take note of it.
-TO_CANCEL = 2.0
+MIN_INTERVAL = 0.05
+# Seconds that a cancelled client waits for the reply to `tasks/cancel`.
+CANCEL_TIMEOUT = 2.0
 
 
 class Requests(Protocol):
-    """What is needed of a client."""
+    """The part of a client that is used here."""
 
     async def request(self, method: str, params: Json) -> Json:
         """Send a request, and return its result."""
 
     async def answer_question(self, method: str, params: Json) -> Json:
-        """Return the answer to a question of the server's."""
+        """Return the answer to a request from the server."""
 
 
 async def follow(
     client: Requests, task: Json, on_task: Callable[[Json], None] | None
 ) -> Json:
-    """Return the result of a task once it is completed.
+    """Wait for a task and return its result.
 
     If this is cancelled or interrupted, or cannot answer a question, the task is
-    cancelled. Raises RemoteError if the task
-    fails, and TaskCancelled if somebody else cancels it.
+    cancelled. Raises RemoteError if the task fails, and TaskCancelled if another client
+    or the server cancels it.
     """
     id = task["taskId"]
     try:
         return await _follow(client, id, task, on_task)
     except (trio.Cancelled, KeyboardInterrupt):
         with trio.CancelScope(shield=True) as scope:
-            scope.deadline = trio.current_time() + TO_CANCEL
+            scope.deadline = trio.current_time() + CANCEL_TIMEOUT
             await client.request("tasks/cancel", {"taskId": id})
         raise
 
@@ -61,7 +61,7 @@ async def _follow(
             raise RemoteError(task["error"])
         if status == "cancelled":
             raise TaskCancelled(id)
-        # The server may show a question again after it was answered.
+        # The server may repeat a question after it was answered.
         questions = task.get("inputRequests", {})
         fresh = {key: questions[key] for key in questions if key not in answered}
         if fresh:
@@ -73,9 +73,9 @@ async def _follow(
 
 
 async def _answer(client: Requests, id: str, questions: Json) -> None:
-    """Answer questions, each as soon as its answer is there.
+    """Answer questions, and send each answer as soon as it is known.
 
-    If there is no answer to one, the task cannot go on, so it is cancelled.
+    The task cannot continue without an answer, so it is cancelled if there is none.
     """
     for key, question in questions.items():
         method = question["method"]
@@ -89,8 +89,8 @@ async def _answer(client: Requests, id: str, questions: Json) -> None:
 
 
 def _interval(task: Json) -> float:
-    """Return the seconds until the next poll, as the server suggests."""
+    """Return the seconds until the next poll, as suggested by the server."""
     suggested = task.get("pollIntervalMs")
     if not isinstance(suggested, int | float):
         return DEFAULT_INTERVAL
-    return max(suggested / 1000, LEAST_INTERVAL)
+    return max(suggested / 1000, MIN_INTERVAL)

@@ -2,5 +2,5 @@
 
 from collections.abc import Awaitable, Callable
 
-# A bearer token, or an async function that returns the one to use now.
+# A bearer token, or an async function that returns the current one.
 Token = str | Callable[[], Awaitable[str]]

@@ -1,4 +1,4 @@
-"""The transports that reach a URL."""
+"""The transports that connect to a URL."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -10,7 +10,7 @@ from .token import Token
 
 
 class OpenUrl(Protocol):
-    """Opens a wire to a URL, with a bearer token unless it is empty."""
+    """A function that opens a wire to a URL, with a bearer token if it is not empty."""
 
     def __call__(
         self, url: str, token: Token = ""
@@ -21,13 +21,13 @@ class OpenUrl(Protocol):
 def _open_websocket(
     url: str, token: Token = ""
 ) -> AbstractAsyncContextManager[ClientWire]:
-    # Deferred for start-up time: the other transports do without the library.
+    # Imported here to start faster: the other transports do not need the library.
     from .websocket import open_websocket
 
     return open_websocket(url, token)
 
 
-# What opens a wire over each transport. The keys are those of `transport_of`.
+# The function that opens a wire over each transport, by the names of `transport_of`.
 WIRES: dict[str, OpenUrl] = {
     "http": open_http,
     "sse": open_sse,

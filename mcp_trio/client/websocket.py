@@ -17,9 +17,9 @@ from .buffered_wire import BufferedWire, open_buffered_wire
 from .http_connection import Connections, authorization, target_of
 from .token import Token
 
-# Seconds that opening a connection may take, and again opening a WebSocket on it.
-TO_OPEN = 10.0
-# The client accepts messages of any size, but the library demands a limit.
+# Seconds that opening a connection may take, and then opening a WebSocket on it.
+OPEN_TIMEOUT = 10.0
+# The client accepts messages of any size, but the library requires a limit.
 _NO_LIMIT = 2**62
 
 
@@ -28,13 +28,13 @@ async def open_websocket(url: str, token: Token = "") -> AsyncIterator[BufferedW
     """Open a wire over WebSocket. Raises OSError."""
     connections = Connections(url)
     headers = await authorization(token)
-    # The library could connect too, but leaves the connection open if it is rejected.
-    with _in_time(url):
+    # The library can connect too, but would not close a connection that is rejected.
+    with _open_timeout(url):
         stream = await connections.connect()
     try:
         with _rejection_as_os_error(url):
             async with trio.open_nursery() as nursery:
-                with _in_time(url):
+                with _open_timeout(url):
                     connection = await wrap_client_stream(
                         nursery,
                         stream,
@@ -70,12 +70,16 @@ async def _open_wire_on(
 
 
 @contextmanager
-def _in_time(url: str) -> Iterator[None]:
+def _open_timeout(url: str) -> Iterator[None]:
+    """Limit the time to connect. Raises OSError."""
     try:
-        with trio.fail_after(TO_OPEN):
+        with trio.fail_after(OPEN_TIMEOUT):
             yield
-    except (OSError, trio.TooSlowError):
-        raise OSError(f"{url} cannot be opened: nobody there") from None
+    except OSError as error:
+        raise OSError(f"{url} cannot be opened: {error.strerror or error}") from None
+    except trio.TooSlowError:
+        reason = f"no response within {OPEN_TIMEOUT:g} s"
+        raise OSError(f"{url} cannot be opened: {reason}") from None
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""The console's web application, served to whoever has its token.
+"""The console's web application, for browsers that have its token.
 
-A page consists of assets and of one response that does not end: a line of JSON for
-whatever the page is told. The page posts its commands.
+A page consists of assets and of one endless response, which has a line of JSON for each
+event. The page posts its commands.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from quart_trio.wrappers import TrioResponse as Response
 from ..client.errors import RemoteError, ServerGone
 from ..protocol import jsonrpc
 from ..server.app import Server
-from ..trace.format import NOT_THAT
+from ..trace.format import DECODE_ERRORS
 from ..transports.address import bind
 from ..transports.http.hypercorn_host import limit_unread_time, serve_app
 from ..transports.http.rules import bare, is_loopback
-from ..transports.http.service import LAST_WORDS
+from ..transports.http.service import FINAL_WRITE_TIME
 from .message_tap import MessageTap
 from .page import ConsolePage, PageCommand, refuse
 
 MAX_PAGES = 16
 
-# The files of a page, by their paths, and the kinds of text that they are.
+# The files of a page, by their paths, and their subtypes of text.
 ASSETS = {
     "": "html",
     "page.css": "css",
@@ -46,7 +46,7 @@ ASSETS = {
 PAGE = "page"
 ASSET_ENDPOINTS = {name or PAGE for name in ASSETS}
 
-# What a page may post, by path.
+# The commands that a page may post, by path.
 COMMANDS: dict[str, Callable[[ConsolePage, PageCommand], None]] = {
     "request": ConsolePage.request,
     "cancel": ConsolePage.cancel,
@@ -102,12 +102,16 @@ class Console:
     async def _check(self) -> None:
         """Refuse requests without the token, and those that other sites cause.
 
-        The checks of Host and Origin guard against DNS rebinding (CVE-2025-49596). The
-        assets are the same for everybody, and need no token: the page takes it from the
-        address that was opened, removes it there, and sends it in a header.
+        The checks of Host and Origin protect against DNS rebinding (CVE-2025-49596).
+        The assets contain no data and need no token: the page takes the token from the
+        URL that was opened, removes it from the address bar, and sends it in a header.
         """
         if not self._is_own_name(bare(request.host)):
-            refuse(421, f"Host {request.host[:100]!r} is not served here")
+            refuse(
+                421,
+                f"Host {request.host[:100]!r} is not allowed: "
+                "open the URL that was printed",
+            )
         origin = request.headers.get("Origin")
         if origin is not None and origin != f"http://{request.host}":
             refuse(403, f"Origin {origin[:100]!r} is not allowed")
@@ -117,14 +121,13 @@ class Console:
         if not secrets.compare_digest((given or "").encode(), self.token.encode()):
             refuse(
                 401,
-                "The token is missing or wrong: "
-                "open the address that was printed, the whole of it",
+                "The token is missing or wrong: open the complete URL that was printed",
             )
 
     def _is_own_name(self, name: str) -> bool:
         """Return whether a host name cannot belong to another site.
 
-        If the console is served on all addresses, it may be reached by any address.
+        If the console listens on all addresses, every IP address is accepted.
         """
         if is_loopback(name) or name == self._host:
             return True
@@ -134,16 +137,16 @@ class Console:
         return False
 
     async def _protect(self, response: Response) -> Response:
-        """Add the headers that keep a page from being used by others."""
+        """Add the headers that protect a page from other sites."""
         response.headers.update(HEADERS)
         return response
 
-    # What a page requests
+    # Requests of a page
 
     async def _events(self) -> Response:
         """Open a page. The response lasts until the page is closed."""
         if len(self.pages) >= MAX_PAGES:
-            refuse(503, f"{MAX_PAGES} pages are open already")
+            refuse(503, f"{MAX_PAGES} pages are already open: close one")
         default = self._server.revisions.newest_opening.name
         revision = request.args.get("revision") or default
         response = Response(self._live(revision), content_type="application/x-ndjson")
@@ -158,7 +161,7 @@ class Console:
             await self.nursery.start(page.run, revision)
             while not page.scope.cancel_called:
                 yield await page.next()
-            # What the page was told at the end, such as the last result.
+            # The last events, such as the result of a request.
             yield await page.next()
         except (RemoteError, ServerGone) as problem:
             yield jsonrpc.encode({"refused": str(problem)}) + b"\n"
@@ -174,7 +177,7 @@ class Console:
         title = f"A conversation with {info.name}"
         trace = self._tap.trace(number, title, f"{info.name} {info.version}")
         if trace is None:
-            refuse(404, "Of this conversation nothing is kept")
+            refuse(404, "No messages of this conversation are kept any more")
         disposition = f'attachment; filename="conversation-{number}.jsonl"'
         return Response(
             trace.dump(),
@@ -188,20 +191,20 @@ class Console:
         """Run a command that a page posted."""
         try:
             command = msgspec.json.decode(await request.get_data(), type=PageCommand)
-        except NOT_THAT as problem:
+        except DECODE_ERRORS as problem:
             refuse(400, str(problem))
         page = self.pages.get(command.page)
         if page is None or page.scope.cancel_called:
-            refuse(404, "This page is not open any more")
+            refuse(404, "This page is not connected any more: reload it")
         run(page, command)
         return Response(status=202)
 
-    # The end
+    # Shutting down
 
-    async def wind_up(self) -> None:
+    async def shut_down(self) -> None:
         """Wait for the requests in progress, within the server's grace period.
 
-        Then end every page, and wait a little for the clients that still read.
+        Then close every page, and wait a moment until their clients have read the end.
         """
         with trio.move_on_after(self._server.grace):
             while any(page.calls for page in self.pages.values()):
@@ -209,7 +212,7 @@ class Console:
         for page in self.pages.values():
             page.scope.cancel()
         self._tap.wake_readers()
-        with trio.move_on_after(LAST_WORDS):
+        with trio.move_on_after(FINAL_WRITE_TIME):
             while self.pages:
                 await self._tap.wait()
 
@@ -230,8 +233,8 @@ async def serve_console(
 ) -> None:
     """Serve the console until `stopping` is set and the requests in progress are done.
 
-    It shows the conversations that begin later. Its URL, which includes the token, is
-    printed to stderr and passed to `task_status`.
+    It shows conversations that begin after it was started. Its URL, which includes the
+    token, is printed to stderr and passed to `task_status`.
     """
     listeners = limit_unread_time(await bind(host, port))
     bound = listeners[0].getsockname()[1]
@@ -242,7 +245,7 @@ async def serve_console(
         console.app,
         listeners,
         stopping=stopping,
-        wind_up=console.wind_up,
+        shut_down=console.shut_down,
     )
     with tap.attached_to(server):
         async with trio.open_nursery() as nursery:
@@ -264,6 +267,6 @@ def _announce(url: str, host: str) -> None:
     if not is_loopback(host):
         warning = (
             f"Console: other machines can reach {host} too, "
-            "and use this server with the token"
+            "and anyone with the token can use this server"
         )
         print(warning, file=sys.stderr)

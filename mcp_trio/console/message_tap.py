@@ -1,6 +1,6 @@
-"""The messages that pass between a server and its clients, over any transport.
+"""Observe the messages between a server and its clients, over any transport.
 
-The latest ones are kept, to be shown and to be saved as traces.
+The latest ones are kept, so that they can be shown and saved as traces.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from ..trace.format import (
     revision_in,
 )
 
-# How many messages are kept, and how many bytes of them.
+# The most messages that are kept, and the most bytes of them.
 MAX_MESSAGES = 2_000
 MAX_BYTES = 8 * MAX_MESSAGE
-# How many clients without a session are remembered, by their names.
+# The most clients without a session that are remembered, by name.
 MAX_CLIENTS = 1_000
 
 
 class ObservedConversation(Struct, eq=False):
     """One conversation.
 
-    `client` is the client's name and version, once known. `is_owner` says whether the
-    client acts for the owner of the process, as the console does.
+    `client` is the client's name and version, if they are known. `is_owner` is whether
+    the client acts for the owner of the process, as the console does.
     """
 
     number: int
@@ -75,7 +75,7 @@ class _Opening(Struct):
 class MessageTap:
     """Observes and keeps the messages of a server.
 
-    Nothing waits for its readers: a reader that is too slow misses messages.
+    Nothing waits for readers: one that is too slow misses messages.
     """
 
     def __init__(self) -> None:
@@ -86,15 +86,15 @@ class MessageTap:
         self._size = 0
         self._numbers = count(1)
         self._conversations = WeakKeyDictionary[Conversation, ObservedConversation]()
-        # By name, the clients without a session, those heard of last at the end.
+        # The clients without a session by name, the most recently active last.
         self._known: dict[str, ObservedConversation] = {}
         self._next_observer: MessageObserver | None = None
 
     @contextmanager
     def attached_to(self, server: Server) -> Iterator[None]:
-        """Observe the conversations that begin from now on.
+        """Observe the conversations that begin inside this block.
 
-        If the server has an observer already, that one keeps seeing all messages.
+        If the server already has an observer, it still receives all messages.
         """
         previous = server.on_message
         self._next_observer = previous
@@ -102,7 +102,7 @@ class MessageTap:
         try:
             yield
         finally:
-            # If another observer has been set since, it stays.
+            # Keep an observer that was set in the meantime.
             if server.on_message == self.observe:
                 server.on_message = previous
 
@@ -122,7 +122,7 @@ class MessageTap:
         self.pass_on(conversation, sender, data)
 
     def pass_on(self, conversation: Conversation, sender: Sender, data: bytes) -> None:
-        """Call the observer that the server had before."""
+        """Call the previous observer of the server, if there is one."""
         if self._next_observer is not None:
             self._next_observer(conversation, sender, data)
 
@@ -152,7 +152,7 @@ class MessageTap:
         await self._readers.park()
 
     def wake_readers(self) -> None:
-        """Let those who wait look for news: a message, or anything else."""
+        """Wake the tasks in `wait`, because of a message or any other event."""
         self._readers.unpark_all()
 
     def since(self, number: int, limit: int) -> list[ObservedMessage]:
@@ -164,7 +164,7 @@ class MessageTap:
     def trace(self, number: int, title: str, server: str) -> Trace | None:
         """Return a conversation as a trace that can be replayed over any transport.
 
-        Return None if no messages of the conversation are kept.
+        Returns None if no messages of the conversation are kept.
         """
         messages = [one for one in self._kept if one.conversation.number == number]
         if not messages:
@@ -181,7 +181,7 @@ class MessageTap:
             client=conversation.client,
             paced=True,
             notes=(
-                "Saved in the console: the messages, without what carried them "
+                "Saved in the console: only the messages, and not their transport "
                 f"({transport})."
             ),
         )
@@ -209,7 +209,7 @@ class MessageTap:
 
 def client_of(data: bytes) -> str:
     """Return the name and version in a client's message, or an empty string."""
-    # Most messages do not name the client; they need no decoding.
+    # Most messages do not name the client, and need no decoding.
     if b"clientInfo" not in data:
         return ""
     opening: _Opening | None = parsed(data, _Opening)
@@ -222,7 +222,7 @@ def client_of(data: bytes) -> str:
 
 
 def _latest_revision(messages: Iterable[ObservedMessage]) -> str:
-    """Return the last revision that a message names, or an empty string."""
+    """Return the revision in the latest message that names one, or an empty string."""
     latest = ""
     for message in messages:
         revision = revision_in(parsed(message.data))
@@ -232,7 +232,7 @@ def _latest_revision(messages: Iterable[ObservedMessage]) -> str:
 
 
 def _trace_transport(transport: str) -> Transport:
-    """Return the transport of a trace that has messages and no HTTP."""
+    """Return the transport of a trace that has only messages, without HTTP."""
     if transport == "sse":
         return "sse"
     if transport == "ws":

@@ -1,4 +1,4 @@
-"""One open page of the console, and the client that works for it."""
+"""One open page of the console, and its client."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from ..transports.memory import memory_pair
 from .message_tap import MessageTap, ObservedMessage
 from .task_state import task_in
 
-# How many requests of one page may be in progress, or have results not yet sent to it.
+# The most requests of one page that are running, or whose results were not sent yet.
 MAX_CALLS = 100
-# How many messages a page is sent at a time, and how many bytes of each are shown.
+# The most messages that a page is sent at a time, and the bytes of each that are shown.
 AT_ONCE = 200
 SHOWN = 64 * 1024
-# Of a message too long to be shown whole, the values up to this size are sent as well.
+# If a message is longer than that, its values up to this size are sent in addition.
 SHOWN_VALUE = 200
 
 CAPABILITIES: Json = {
@@ -42,7 +42,7 @@ CAPABILITIES: Json = {
     "sampling": {},
     "roots": {},
 }
-# What is declared as well in revisions that have extensions in every request.
+# Declared in addition in revisions that support extensions.
 EXTENSIONS: Json = {"extensions": {TASKS: {}}}
 DECLINED = {"code": -1, "message": "The user has declined"}
 
@@ -53,7 +53,7 @@ def refuse(status: int, reason: str) -> NoReturn:
 
 
 class PageCommand(msgspec.Struct):
-    """What a page posts: to send a request, to cancel one, or to answer a question."""
+    """What a page posts to send a request, to cancel one, or to answer a question."""
 
     page: str
     key: str = ""
@@ -74,13 +74,13 @@ class ConsolePage:
         self.scope = trio.CancelScope()
         # By key, the requests in progress.
         self.calls: dict[str, trio.CancelScope] = {}
-        # What the page is told next.
-        self.told: list[Json] = []
-        # By key, the channels that take the answers to open questions.
+        # The events that were not sent to the page yet.
+        self.events: list[Json] = []
+        # By key, the channels for the answers to open questions.
         self._questions: dict[str, trio.MemorySendChannel[Json | None]] = {}
         self._server = server
         self._tap = tap
-        # The number of the last message that the page was sent.
+        # The number of the last message that was sent to the page.
         self._seen = 0
         self._question_numbers = count(1)
 
@@ -111,7 +111,7 @@ class ConsolePage:
                     handlers=Handlers(answer=self._ask),
                 ) as client:
                     self.client = client
-                    self._tell_opened()
+                    self._send_opened()
                     task_status.started()
                     await trio.sleep_forever()
 
@@ -119,46 +119,46 @@ class ConsolePage:
         self._tap.note(self.conversation, sender, data)
         self._tap.pass_on(conversation, sender, data)
 
-    def _tell_opened(self) -> None:
+    def _send_opened(self) -> None:
         opened = {
             "page": self.id,
             "talk": self.conversation.number,
             "revision": self.client.revision,
         }
-        self.tell({"opened": opened, "server": self.client.server})
+        self.send({"opened": opened, "server": self.client.server})
 
-    def tell(self, news: Json) -> None:
-        """Send something to the page."""
-        self.told.append(news)
+    def send(self, event: Json) -> None:
+        """Send an event to the page."""
+        self.events.append(event)
         self._tap.wake_readers()
 
     async def next(self) -> bytes:
-        """Wait for news, and return them as JSON, one per line.
+        """Wait for events, and return them as JSON, one per line.
 
         If nothing happens for a while, return an empty line, which keeps the connection
         alive.
         """
         with trio.move_on_after(HEARTBEAT):
-            while not self._has_news():
+            while not self._has_events():
                 await self._tap.wait()
         # The page shows notifications as messages, so the client need not keep them.
         self.client.heard.clear()
-        news = self.told
-        self.told = []
-        news += self._new_rows()
-        if not news:
+        events = self.events
+        self.events = []
+        events += self._new_rows()
+        if not events:
             return b"\n"
-        return b"".join(jsonrpc.encode(one) + b"\n" for one in news)
+        return b"".join(jsonrpc.encode(event) + b"\n" for event in events)
 
-    def _has_news(self) -> bool:
-        if self.told or self.scope.cancel_called:
+    def _has_events(self) -> bool:
+        if self.events or self.scope.cancel_called:
             return True
         return self._seen < self._tap.latest
 
     def _new_rows(self) -> list[Json]:
-        """Return the messages that the page has not been sent yet.
+        """Return the messages that were not sent to the page yet.
 
-        If some are forgotten already, say how many.
+        If some of them are not kept any more, their number is the first event.
         """
         messages = self._tap.since(self._seen, AT_ONCE)
         if not messages:
@@ -172,10 +172,11 @@ class ConsolePage:
         return rows
 
     def request(self, command: PageCommand) -> None:
-        """Send a request. The page is told the result."""
-        is_full = len(self.calls) + len(self.told) >= MAX_CALLS
-        if is_full or command.key in self.calls:
-            refuse(409, "Too many requests are under way, or one of them is this")
+        """Send a request. Its result is sent to the page."""
+        if command.key in self.calls:
+            refuse(409, "This request is already running")
+        if len(self.calls) + len(self.events) >= MAX_CALLS:
+            refuse(409, "Too many requests are running: wait until some are done")
         self.calls[command.key] = trio.CancelScope()
         self.nursery.start_soon(self._request, command)
 
@@ -194,10 +195,10 @@ class ConsolePage:
         with self.calls[command.key]:
             outcome = await self._outcome(command)
         del self.calls[command.key]
-        self.tell({"done": command.key, **outcome})
+        self.send({"done": command.key, **outcome})
 
     async def _outcome(self, command: PageCommand) -> Json:
-        """Return the result of a request, or its error, as the page is told it."""
+        """Send a request, and return its result or its error, for the page."""
         meta = {"progressToken": command.key}
         try:
             result = await self.client.request(
@@ -215,26 +216,26 @@ class ConsolePage:
         return {"result": result}
 
     async def _ask(self, method: str, params: Json) -> Json:
-        """Ask the page a question of the server's.
+        """Show a question of the server on the page, and wait for the answer.
 
         Raises RemoteError if the user declines to answer.
         """
         key = f"question-{next(self._question_numbers)}"
         send_answer, answers = trio.open_memory_channel[Json | None](1)
         self._questions[key] = send_answer
-        self.tell({"asked": key, "method": method, "params": params})
+        self.send({"asked": key, "method": method, "params": params})
         try:
             answer = await answers.receive()
         finally:
             del self._questions[key]
-            self.tell({"settled": key})
+            self.send({"settled": key})
         if answer is None:
             raise RemoteError(DECLINED)
         return answer
 
 
 def _row(message: ObservedMessage) -> Json:
-    """Return a message as a page is sent it."""
+    """Return a message in the form in which it is sent to a page."""
     conversation = message.conversation
     row: Json = {
         "talk": conversation.number,
@@ -259,7 +260,7 @@ def _row(message: ObservedMessage) -> Json:
 
 
 def _short_values(parts: dict[str, msgspec.Raw]) -> Json:
-    """Return the parts of a message, with an empty object for each one too long."""
+    """Return the parts of a message, with an empty object for each that is too long."""
     values: Json = {}
     for key, value in parts.items():
         values[key] = value if len(bytes(value)) < SHOWN_VALUE else {}

@@ -1,6 +1,6 @@
-"""The states of tasks, as messages show them.
+"""Find the states of tasks in messages.
 
-A page is told them apart from the messages, whose text it may not get whole.
+They are sent to a page separately, because the text of long messages is truncated.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..trace.format import parsed
 
 
 class TaskState(Struct, rename="camel", omit_defaults=True):
-    """What the page shows of a task. Durations are in milliseconds."""
+    """The part of a task that the page shows. Durations are in milliseconds."""
 
     task_id: str
     status: str
@@ -21,15 +21,15 @@ class TaskState(Struct, rename="camel", omit_defaults=True):
 
 
 class _TaskMessage(Struct):
-    """A result or a notification that shows a task."""
+    """A result or a notification that contains the state of a task."""
 
     result: TaskState | UnsetType = UNSET
     params: TaskState | UnsetType = UNSET
 
 
 def task_in(data: bytes) -> TaskState | None:
-    """Return the state of a task that a message of the server shows."""
-    # Most messages are not about tasks; they need no decoding.
+    """Return the state of a task in a message of the server, if it contains one."""
+    # Most messages are not about tasks, and need no decoding.
     if b'"taskId"' not in data:
         return None
     message = parsed(data, _TaskMessage)

@@ -1,4 +1,4 @@
-"""Extensions of the protocol: those that the package has, and the base of your own."""
+"""Extensions of the protocol, and the base class for your own."""
 
 from ..protocol.params import Params as Params
 from ..server.gauges import Gauge as Gauge

@@ -1,7 +1,7 @@
 """Apps: pages that a host shows in place of the text of a tool's result.
 
-A page is a resource with a URI such as `ui://clock/main`, and a tool names its page.
-The host loads the page into a sandbox, passes it the result, and lets it call tools.
+A page is a resource with a URI such as `ui://clock/main`. A tool refers to its page.
+The host loads the page into a sandbox, passes the result to it, and lets it call tools.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -18,17 +18,20 @@ from ..server.exceptions import ConfigurationError
 from ..server.features.tools import ServerTool, is_page_uri
 from .base import Extension
 
-# What a page may ask the browser for.
+# The permissions that a page may request from the browser.
 Permission = Literal["camera", "microphone", "geolocation", "clipboardWrite"]
 PERMISSIONS: tuple[str, ...] = get_args(Permission)
 
 
 class Csp(TypedDict, total=False):
-    """The origins that a page needs. Hosts block all others.
+    """The origins that a page may use. Hosts block all others.
 
-    `connectDomains` are those that it may request data from, `resourceDomains` those of
-    its scripts, styles, images and fonts, `frameDomains` those of frames in it, and
-    `baseUriDomains` those that a `<base>` element may name.
+    Keys:
+
+    - `connectDomains`: origins that the page may request data from
+    - `resourceDomains`: origins of scripts, styles, images and fonts
+    - `frameDomains`: origins of frames
+    - `baseUriDomains`: origins that a `<base>` element may name
     """
 
     connectDomains: list[str]
@@ -38,23 +41,24 @@ class Csp(TypedDict, total=False):
 
 
 class Apps(Extension):
-    """Tools with pages. A server with such a tool declares it by itself."""
+    """Tools with pages. A server that has one declares this extension automatically."""
 
     identifier = APPS
 
     def list_tool(
         self, tool: ServerTool, listed: Tool, revision: Revision, is_declared: bool
     ) -> Tool | None:
-        """Leave out tools that only pages call, if the host would show them a model.
+        """Hide tools that only pages may call from hosts without support for apps.
 
-        The pages of other tools are listed for all clients: some hosts show them
-        without having declared it, and everybody else ignores them.
+        Such a host would offer them to the model. The pages of other tools are listed
+        for all clients: some hosts show them without declaring the extension, and other
+        clients ignore them.
         """
         described = _ui_of(listed)
         if "model" in described.get("visibility", ("model", "app")):
             return listed
-        is_told = "_meta" in revision.table[Tool]
-        return listed if is_declared and is_told else None
+        has_meta = "_meta" in revision.table[Tool]
+        return listed if is_declared and has_meta else None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -63,13 +67,13 @@ class Apps(Extension):
             uri = _ui_of(tool.listed).get("resourceUri")
             if uri is not None and not self._has_page(uri):
                 raise ConfigurationError(
-                    f"{tool.label}: the page {uri!r} is missing; add it with "
+                    f"{tool.label}: the page {uri!r} does not exist; add it with "
                     f"server.ui({uri!r}, html=...)"
                 )
         yield
 
     def _has_page(self, uri: str) -> bool:
-        """Return whether a page exists, also one that a template makes."""
+        """Return whether a page exists, as a resource or by a template."""
         if uri in self.server.resources:
             return True
         templates = list(self.server.templates.values())
@@ -110,7 +114,7 @@ def add_page(
 
 
 def _ui_of(listed: Tool) -> Json:
-    """Return what a tool says about its page."""
+    """Return a tool's settings for apps, from its `_meta`."""
     described = (listed.meta or {}).get("ui")
     return described if isinstance(described, dict) else {}
 
@@ -122,7 +126,7 @@ def _page_meta(
     domain: str | None,
     prefers_border: bool | None,
 ) -> Json:
-    """Return what a page says about itself."""
+    """Return a page's settings, for its `_meta`."""
     described: Json = {}
     if csp is not None:
         described["csp"] = _checked_csp(uri, csp)
@@ -130,8 +134,8 @@ def _page_meta(
     for permission in wanted:
         if permission not in PERMISSIONS:
             raise ValueError(
-                f"server.ui({uri!r}, permissions): expected {', '.join(PERMISSIONS)}, "
-                f"got {permission!r}"
+                f"server.ui({uri!r}, permissions): expected some of "
+                f"{', '.join(PERMISSIONS)}, got {permission!r}"
             )
     if wanted:
         described["permissions"] = {permission: {} for permission in wanted}
@@ -164,7 +168,7 @@ def _are_strings(value: object) -> bool:
 
 
 def _reader(server: Server[Any], uri: str, html: str | Path) -> Callable[..., Any]:
-    """Return the function that reads a page which is a string or a file."""
+    """Return a function that returns a page, given as a string or a file."""
     if isinstance(html, str) and "<" not in html:
         raise ValueError(
             f"server.ui({uri!r}, html): expected an HTML document, got {html!r}; for a "
@@ -193,5 +197,5 @@ def _reader(server: Server[Any], uri: str, html: str | Path) -> Callable[..., An
 
 
 def _as_contents(text: str) -> str | bytes:
-    """Return a page as bytes if control characters would be taken out of its text."""
+    """Return a page as bytes if it has control characters, which text cannot have."""
     return text if strip_controls(text) == text else text.encode()

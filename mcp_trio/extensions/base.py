@@ -1,6 +1,6 @@
 """Extension: the base class of extensions of the protocol.
 
-An extension is a subclass that names itself and decorates its methods:
+An extension is a subclass with an identifier and decorated methods:
 
     class Zone(Params):
         zone: str = "UTC"
@@ -15,8 +15,7 @@ An extension is a subclass that names itself and decorates its methods:
     server = Server("clock", extensions=[Clock()])
 
 The server advertises it, checks that the client has declared it, and decodes the
-params. Other methods of `Extension` are hooks: a subclass overrides those that it
-needs.
+params. The other methods of `Extension` are hooks, which a subclass may override.
 """
 
 import re
@@ -51,15 +50,14 @@ from ..stores.base import Store
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
-# A prefix of labels with dots between them, a slash, and a name, as for keys of
-# `_meta`.
+# A prefix of labels separated by dots, a slash, and a name, as for keys in `_meta`.
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _IDENTIFIER = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/{_NAME}")
 
-# The methods and notifications that some revision has. Extensions cannot have the same.
+# The methods and notifications of the protocol, whose names extensions cannot use.
 _OF_REVISIONS = frozenset().union(
-    *(revision.requests | revision.tells for revision in REVISIONS)
+    *(revision.requests | revision.server_notifications for revision in REVISIONS)
 )
 
 
@@ -68,7 +66,7 @@ _MARK = "__mcp_method__"
 
 
 class _Declared(Struct):
-    """What the decorator `method` notes on a function."""
+    """The arguments of the decorator `method`, stored on the function."""
 
     name: str
     named_by: str | None
@@ -77,13 +75,15 @@ class _Declared(Struct):
 def method(name: str, *, named_by: str | None = None) -> Callable[[F], F]:
     """Answer requests for a method with the decorated function.
 
-    `name` is the method on the wire, such as "clock/now". The function is async. It
-    takes the params, a subclass of `Params`, and an `ExtensionContext`. It returns the
-    result: a Struct or a dictionary, or None for an empty result. A result that is
-    larger than `Limits.max_result` is an error, unless it is encoded already.
+    The function is async. It takes the params, a subclass of `Params`, and an
+    `ExtensionContext`. It returns the result: a Struct or a dictionary, or None for an
+    empty result. A result that is larger than `Limits.max_result` is an error, unless
+    it is encoded already.
 
-    `named_by` is the parameter that HTTP clients repeat in the header `Mcp-Name`, by
-    its name on the wire.
+    Args:
+        name: The method on the wire, such as "clock/now".
+        named_by: The parameter that HTTP clients repeat in the header `Mcp-Name`, by
+            its name on the wire.
     """
 
     def register(function: F) -> F:
@@ -94,9 +94,9 @@ def method(name: str, *, named_by: str | None = None) -> Callable[[F], F]:
 
 
 class ExtensionContext(Context[Any]):
-    """What a method of an extension sees of its request.
+    """The context of a request for a method of an extension.
 
-    `protocol_revision` is what `Extension.encode_result` takes.
+    `protocol_revision` is the argument of `Extension.encode_result`.
     """
 
     protocol_revision: Revision
@@ -112,22 +112,29 @@ class ExtensionContext(Context[Any]):
         return self._extension.declared(self._request) or {}
 
     async def notify(self, method: str, params: Json | Struct | None = None) -> None:
-        """Send the client a notification of the extension, before the result."""
+        """Send the client a notification of the extension, before the result.
+
+        Args:
+            method: The method of the notification.
+            params: Its params.
+        """
         declared = self._extension.notifications
         if method not in declared:
             known = ", ".join(sorted(declared)) or "none"
             raise ValueError(
-                f"notification {method!r}: the extension declares {known}; add it to "
-                "the class attribute `notifications`"
+                "ctx.notify: expected a notification that the extension declares "
+                f"({known}), got {method!r}; add it to the class attribute "
+                "`notifications`"
             )
         send_notification(self._request, method, to_builtins(params or {}))
-        await self._let_others_run()
+        await self._checkpoint()
 
     @property
     def _questions(self) -> NoReturn:
         method = self._request.call.method
         raise RuntimeError(
-            f"{method} cannot ask the client: only tools, prompts and resources can"
+            f"{method} cannot ask the client questions: only tools, prompts and "
+            "resources can"
         )
 
 
@@ -136,14 +143,13 @@ class Extension:
 
     Class attributes describe the extension; `settings` may also be set in `__init__`.
 
-    `identifier` is its name, with a prefix that you own: "com.example/clock".
-    `settings` are what the server says in its capabilities.
-    `in_sessions` says whether revisions that begin with `initialize` have it too.
+    `identifier` is its name, with a prefix that you own, such as "com.example/clock".
+    `settings` are advertised in the server's capabilities.
+    `in_sessions` says whether it exists in revisions that begin with `initialize`.
     `needs_declaration` says whether only clients that declared it may use its methods.
-    `notifications` are the names of those that the server sends.
-    `result_types` are the values of `resultType` that its results have, other than
-    "complete".
-    `listens_to` are its own names in the filter of `subscriptions/listen`.
+    `notifications` are the notifications that the server may send.
+    `result_types` are the values of `resultType` in its results, except "complete".
+    `listens_to` are its keys in the filter of `subscriptions/listen`.
     """
 
     identifier: ClassVar[str]
@@ -167,20 +173,21 @@ class Extension:
         for name in (*cls.notifications, *_declared_methods(cls)):
             if name in _OF_REVISIONS:
                 raise TypeError(
-                    f"class {cls.__name__}: {name!r} belongs to the protocol itself"
+                    f"class {cls.__name__}: expected a name of your own, got {name!r}, "
+                    "which the protocol itself defines"
                 )
 
     # Hooks
 
     async def listen(self, listening: Listening) -> Json:
-        """Return which part of a filter in `subscriptions/listen` is honored.
+        """Return the accepted part of the filter of a `subscriptions/listen` request.
 
-        `listening.wanted` has the names in `listens_to` that the client has sent.
+        `listening.wanted` has the keys in `listens_to` that the client has sent.
         """
         return listening.wanted
 
     async def follow(self, listening: Listening) -> None:
-        """Send the client's notifications with `listening.tell`, until cancelled."""
+        """Send notifications with `listening.notify`, until cancelled."""
 
     def takes_calls_of(self, tool: ServerTool) -> bool:
         """Return whether `call_tool` is used for a tool."""
@@ -189,68 +196,69 @@ class Extension:
     async def call_tool(
         self, request: Request, tool: ServerTool, proceed: Proceed
     ) -> bytes:
-        """Take part in a call of a tool. Returns the encoded result.
+        """Wrap a tool call. Returns the encoded result.
 
-        `proceed` goes on with the call as if the extension were not there.
+        `proceed` continues the call, and returns its encoded result.
         """
         return await proceed()
 
     def list_tool(
         self, tool: ServerTool, listed: Tool, revision: Revision, is_declared: bool
     ) -> Tool | None:
-        """Return a tool as it is listed for a client; None to leave it out.
+        """Return the entry of a tool in a list, or None to hide the tool.
 
-        It must depend on the arguments only, because lists are kept. `is_declared` says
-        whether the client has declared the extension. To change `listed`, make a copy.
+        The result must only depend on the arguments, because lists are cached.
+        `is_declared` says whether the client has declared the extension. To change
+        `listed`, make a copy.
         """
         return listed
 
     def use_store(self, store: Store) -> None:
-        """Keep in this store what the server's processes are to share.
+        """Use this store for state that the server's processes share.
 
-        The server calls this before it runs, if it was given a store.
+        If the server has a store, this is called before it runs.
         """
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run for as long as the server does."""
+        """Run while the server runs."""
         yield
 
     async def settle(self, seconds: float) -> None:
-        """End work in the background, within so many seconds, before the server stops.
+        """Finish background work, within so many seconds, before the server stops.
 
         Clients are still served while this runs.
         """
 
     def gauges(self) -> list[Gauge]:
-        """Return values to show in the metrics of a server on HTTP.
+        """Return values for the metrics of an HTTP server.
 
-        This runs for each request of the metrics, so it must return quickly.
+        This is called for each request for the metrics, so it must be fast.
         """
         return []
 
     # For subclasses
 
     def declared(self, request: Request) -> Json | None:
-        """Return the client's settings, or None if it has not declared this."""
+        """Return the client's settings, or None if it did not declare the extension."""
         assert self.server.extensions is not None
         return self.server.extensions.declared(request).get(self.identifier)
 
     def encode_result(self, revision: Revision, result: object) -> bytes:
-        """Encode a result with the fields of every result in this revision."""
+        """Encode a result, with the fields that every result has in this revision."""
         shaped = to_builtins(result) if isinstance(result, Struct) else result
         if shaped is None:
             shaped = {}
         if not isinstance(shaped, dict):
             raise TypeError(
-                f"extension {self.identifier!r}: a result is a Struct, a dictionary or "
-                f"None, not {result!r:.100}"
+                f"extension {self.identifier!r}: expected a Struct, a dictionary or "
+                f"None as the result, got {result!r:.100}"
             )
         kind = shaped.get("resultType", "complete")
         if kind != "complete" and kind not in self.result_types:
             raise TypeError(
-                f"extension {self.identifier!r}: add the resultType {kind!r} to "
-                "the class attribute `result_types`"
+                f"extension {self.identifier!r}: got the undeclared resultType "
+                f"{kind!r}; add it to the class attribute `result_types`"
             )
         if revision.opens:
             shaped = {name: shaped[name] for name in shaped if name != "resultType"}
@@ -259,11 +267,11 @@ class Extension:
     # For the server
 
     def bind(self, server: Server[Any]) -> ExtensionHooks:
-        """Belong to a server, and return what the extension adds to it."""
+        """Add the extension to a server, and return its hooks."""
         if hasattr(self, "server"):
             raise ValueError(
-                f"extension {self.identifier!r} belongs to {self.server!r} already; "
-                "make another one"
+                f"extension {self.identifier!r} already belongs to {self.server!r}; "
+                "create another instance"
             )
         self.server = server
         methods: dict[str, ExtensionMethod] = {}
@@ -298,7 +306,7 @@ class Extension:
         )
 
     def _overridden(self, hook: str) -> Any:  # noqa: ANN401 (hooks differ)
-        """Return a hook, or None if the subclass does not have it."""
+        """Return a hook, or None if the subclass does not override it."""
         if getattr(type(self), hook) is getattr(Extension, hook):
             return None
         return getattr(self, hook)
@@ -314,14 +322,14 @@ class Extension:
         most = request.environment.limits.max_result
         if len(encoded) > most:
             raise InternalError(
-                f"{request.call.method} made a result of {len(encoded):,} bytes; at "
-                f"most {most:,} are allowed"
+                f"{request.call.method} returned a result of {len(encoded):,} bytes; "
+                f"at most {most:,} are allowed"
             )
         return encoded
 
 
 def _declared_methods(cls: type) -> dict[str, tuple[str, _Declared]]:
-    """Return the methods on the wire that a class declares, with their attributes."""
+    """Return the decorated methods of a class, by their name on the wire."""
     found = {}
     for attribute in dir(cls):
         declared = getattr(getattr(cls, attribute, None), _MARK, None)
@@ -335,8 +343,8 @@ def _params_of(function: Callable[..., Any], name: str) -> type[Params]:
     kind = get_type_hints(function).get("params")
     if not isinstance(kind, type) or not issubclass(kind, Params):
         raise TypeError(
-            f"method {name!r}: annotate its parameter `params` with a subclass of "
-            f"mcp_trio.extensions.Params, not {kind!r}"
+            f"method {name!r}: expected a subclass of mcp_trio.extensions.Params as "
+            f"the annotation of the parameter `params`, got {kind!r}"
         )
     return kind
 
@@ -344,7 +352,7 @@ def _params_of(function: Callable[..., Any], name: str) -> type[Params]:
 def _attribute_of(
     kind: type[Params], named_by: str | None, method_name: str
 ) -> str | None:
-    """Return the attribute for a parameter that is given by its name on the wire."""
+    """Return the attribute for a parameter, given its name on the wire."""
     if named_by is None:
         return None
     names: Mapping[str, str] = dict(
@@ -352,8 +360,8 @@ def _attribute_of(
     )
     if named_by not in names:
         raise TypeError(
-            f"method {method_name!r}: named_by={named_by!r} is not a parameter of "
-            f"{kind.__name__}"
+            f"method {method_name!r}: named_by: expected one of {', '.join(names)}, "
+            f"got {named_by!r}"
         )
     return names[named_by]
 

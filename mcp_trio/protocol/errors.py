@@ -1,8 +1,8 @@
 """Protocol errors, and how each kind is reported to the client.
 
-A `ProtocolError` is answered with a JSON-RPC error. Each class declares its error code
-and the HTTP status of a response that carries only this error. A protocol revision may
-number a kind differently: see `Revision.codes_of`.
+A `ProtocolError` becomes a JSON-RPC error response. Each class declares its error code
+and the HTTP status of a response with only this error. A protocol revision may use a
+different code for a kind: see `Revision.codes_of`.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,16 @@ from typing import Any, ClassVar
 
 
 class ProtocolError(Exception):
-    """An error that is reported to the client as a JSON-RPC error."""
+    """An error that is reported to the client as a JSON-RPC error.
 
-    # The class of this module that the error counts as. A subclass that declares no
-    # code, such as a user's own, counts as the class that it derives from.
+    Args:
+        message: What went wrong, for the client.
+        data: More about it, for programs.
+        reason: A shorter message, for places that already name the request.
+    """
+
+    # The class of this module that the error is treated as. A subclass that declares no
+    # code, such as a user's own, is treated as its base class.
     kind: ClassVar[type["ProtocolError"]]
     code: ClassVar[int]
     status: ClassVar[int]
@@ -38,7 +44,7 @@ class ProtocolError(Exception):
             )
         self.message = message
         self.data = data
-        # The message without the words that say where the error was found.
+        # The message without its prefix, such as "Invalid arguments for tool add: ".
         self.reason = message if reason is None else reason
 
 
@@ -55,11 +61,11 @@ class MethodNotFound(ProtocolError, code=-32601, status=404):
 
 
 class InvalidParams(ProtocolError, code=-32602):
-    """The parameters of a request are not valid."""
+    """The params of a request are invalid."""
 
 
 class InvalidArguments(InvalidParams, code=-32602):
-    """The arguments do not fit the schema; `of` names the tool or prompt."""
+    """The arguments do not match the schema. `of` is the tool or prompt."""
 
     def __init__(self, reason: str, *, of: str = "") -> None:
         message = f"Invalid arguments for {of}: {reason}" if of else reason
@@ -71,7 +77,11 @@ class NotInMeta(InvalidParams, code=-32602, status=400):
 
 
 class ResourceNotFound(ProtocolError, code=-32002):
-    """No resource has this URI."""
+    """No resource has this URI.
+
+    Args:
+        uri: The URI that the client asked for.
+    """
 
     def __init__(self, uri: str) -> None:
         super().__init__(f"Resource not found: {uri}", data={"uri": uri})
@@ -82,10 +92,10 @@ class InternalError(ProtocolError, code=-32603):
 
 
 class TooManyCalls(ProtocolError, code=-32603, status=429):
-    """A limit of the server is exceeded; the client may retry after `retry_after` s.
+    """A limit is exceeded. The client may retry after `retry_after` seconds.
 
     No revision has an error code for this, and servers may only use the codes that the
-    revision names, so it is sent as an internal error.
+    revision defines, so it is sent as an internal error.
     """
 
     def __init__(self, message: str, *, retry_after: float) -> None:
@@ -93,7 +103,7 @@ class TooManyCalls(ProtocolError, code=-32603, status=429):
 
 
 class ServiceUnavailable(ProtocolError, code=-32603, status=503):
-    """Something that the server needs is away; the client may retry soon.
+    """Something that the server depends on is unavailable. The client may retry.
 
     No revision has an error code for this, so it is sent as an internal error.
     """
@@ -108,7 +118,11 @@ class HeaderMismatch(ProtocolError, code=-32020, status=400):
 
 
 class MissingClientCapability(ProtocolError, code=-32021, status=400):
-    """The request needs a capability that the client did not declare."""
+    """The request needs a capability that the client did not declare.
+
+    Args:
+        required: The capability, as the client would declare it: `{"sampling": {}}`.
+    """
 
     def __init__(self, required: Mapping[str, Any]) -> None:
         paths = [".".join([name, *inner]) for name, inner in required.items()]
@@ -129,14 +143,16 @@ class UnsupportedVersion(ProtocolError, code=-32022, status=400):
 
 
 class UrlElicitationRequired(ProtocolError, code=-32042):
-    """The user has to visit some URLs first.
+    """The user has to visit some pages first.
 
-    `elicitations` are objects in the protocol's own form.
+    Args:
+        message: What has to be done.
+        elicitations: The pages, as objects that the protocol defines.
     """
 
     def __init__(self, message: str, elicitations: list[dict[str, Any]]) -> None:
         super().__init__(message, data={"elicitations": elicitations})
 
 
-# A subclass that derives directly from ProtocolError counts as an internal error.
+# A class of a user's that derives directly from ProtocolError is an internal error.
 ProtocolError.kind = InternalError

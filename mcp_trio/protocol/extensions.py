@@ -1,7 +1,7 @@
-"""What a server's extensions add to the protocol, as a session sees it.
+"""The methods that a server's extensions add to the protocol.
 
-The revisions' tables of methods are closed. A method that is not in them exists if an
-extension of the server has it, and the client has declared that extension.
+A method that is not in a revision's table exists if one of the server's extensions has
+it and the client has declared that extension.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ SKILLS = "io.modelcontextprotocol/skills"
 TASKS = "io.modelcontextprotocol/tasks"
 APP_MIME_TYPE = "text/html;profile=mcp-app"
 
-# The size of one extension's settings, in bytes. A client whose settings are larger
-# counts as one that has not declared the extension.
+# The maximum size of one extension's settings, in bytes. A declaration with larger
+# settings is ignored.
 MAX_SETTINGS = 4096
 
-# How many declarations of clients are kept, and the bytes of each.
+# How many declarations are cached, and the maximum size of each in bytes.
 MAX_SEEN = 64
 MAX_SEEN_BYTES = 1024
 
@@ -33,10 +33,10 @@ _decode_settings = msgspec.json.Decoder(dict[str, Raw]).decode
 class ExtensionMethod(Struct, frozen=True, kw_only=True):
     """A method that an extension adds.
 
-    `named_by` is the attribute of `params` that the HTTP header `Mcp-Name` repeats.
-    `in_sessions` says whether the revisions that begin with `initialize` have the
-    method too, and `needs_declaration` whether the client must have declared the
-    extension.
+    `named_by` is the attribute of `params` that is repeated in the HTTP header
+    `Mcp-Name`. `in_sessions` says whether the method also exists in revisions that
+    begin with `initialize`. `needs_declaration` says whether the client must have
+    declared the extension.
     """
 
     extension: str
@@ -54,9 +54,9 @@ class ExtensionTable:
         self.methods: dict[str, ExtensionMethod] = {}
         # The params of each method.
         self.params: dict[str, type[Params]] = {}
-        # The attribute of those params that `Mcp-Name` repeats, if any.
+        # The attribute of those params that is repeated in `Mcp-Name`, if any.
         self.named_by: dict[str, str] = {}
-        # What clients declared lately, as they wrote it, and the extensions in it.
+        # Cache: an encoded declaration -> the extensions in it.
         self._seen: dict[bytes, frozenset[str]] = {}
 
     def add(self, identifier: str, methods: Mapping[str, ExtensionMethod]) -> None:
@@ -74,7 +74,7 @@ class ExtensionTable:
     ) -> bool:
         """Return whether a client with these capabilities has declared an extension.
 
-        A client declares the same with each request, so what was read is kept.
+        Clients repeat their declaration with each request, so it is decoded once.
         """
         if capabilities is UNSET or capabilities.extensions is UNSET:
             return False
@@ -91,8 +91,8 @@ class ExtensionTable:
     def declared(self, capabilities: ClientCapabilities | UnsetType) -> dict[str, Json]:
         """Return the client's settings for each extension that it has declared.
 
-        Extensions that the server does not have are left out, and so are settings that
-        are not an object.
+        Extensions that the server does not have are left out, and so are declarations
+        whose settings are not an object.
         """
         if capabilities is UNSET or capabilities.extensions is UNSET:
             return {}
@@ -110,7 +110,7 @@ class ExtensionTable:
     def bounded(self, capabilities: ClientCapabilities) -> ClientCapabilities:
         """Return the part of a client's capabilities that a session keeps.
 
-        A session lasts, so it must not keep whatever a client sends.
+        Sessions are long-lived, so they must not keep arbitrary data from a client.
         """
         capabilities = known_flags(capabilities)
         if capabilities.extensions is UNSET:

@@ -1,8 +1,8 @@
-"""Newline framing: cuts a stream of bytes into messages, one on each line."""
+"""Newline framing: splits a stream of bytes into messages, one per line."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-# The most bytes of a line that do not count toward the limit of a message.
+# How many bytes of a line may be stripped, and do not count toward the limit.
 _STRIPPABLE = len(_BYTE_ORDER_MARK) + len(b"\r")
 
 
@@ -11,17 +11,17 @@ class LineDecoder:
 
     A carriage return before the line feed and a byte order mark at the start of the
     stream are removed, and blank lines are skipped. A line that is longer than `limit`
-    is reported once, as `None`, as soon as it exceeds the limit; the rest of it is
-    dropped. The decoder never holds more than `limit` bytes and one chunk.
+    is reported once, as `None`, as soon as it exceeds the limit; its remaining bytes
+    are dropped. The decoder never buffers more than `limit` bytes and one chunk.
     """
 
     def __init__(self, limit: int = 4 * 2**20) -> None:
         self._limit = limit
-        # The beginning of a line whose end has not arrived yet.
+        # An incomplete line.
         self._held = bytearray()
         # Whether the current line has been reported as too long.
         self._is_dropping = False
-        # What to remove from the beginning of the next line.
+        # The byte order mark to remove from the next line, if it is the first.
         self._mark = _BYTE_ORDER_MARK
 
     def feed(self, chunk: bytes) -> list[bytes | None]:
@@ -52,5 +52,5 @@ class LineDecoder:
         return messages
 
     def end(self) -> list[bytes | None]:
-        """Return the rest of the stream: a last line without a line feed."""
+        """Return the last line at the end of the stream, if it has no line feed."""
         return self.feed(b"\n")

@@ -14,8 +14,8 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from .errors import InvalidRequest, ParseError, ProtocolError
 from .memory import LARGE, require_memory
 
-# The most characters of an id. An id is kept for as long as its request runs, and sent
-# again with everything about it.
+# The maximum length of an id, in characters. The id is kept while its request runs, and
+# repeated in messages about it.
 MAX_ID = 256
 
 Id = int | Annotated[str, Meta(max_length=MAX_ID)]
@@ -24,7 +24,8 @@ T = TypeVar("T")
 # The largest message that is accepted, in bytes.
 MAX_MESSAGE = 4 * 2**20
 
-# The most messages in a batch. Small messages cost far more to answer than to send.
+# The maximum number of messages in a batch. Small messages cost far more to answer than
+# to send.
 MAX_BATCH = 10_000
 
 
@@ -45,8 +46,8 @@ class Envelope(Struct):
 class BadMessage(Exception):
     """The bytes are not a valid message.
 
-    `error` is the error to answer with, and `id` the id of the message if it could be
-    read. A `silent` message must not be answered.
+    `error` is the error to respond with, and `id` is the message's id if it could be
+    read. If `silent`, the message must not be answered.
     """
 
     def __init__(
@@ -98,8 +99,8 @@ def _bad_message(data: bytes, problem: Exception) -> BadMessage:
         return BadMessage(ParseError(f"Parse error: not UTF-8 (byte {problem.start})"))
     if not isinstance(problem, msgspec.ValidationError):
         return BadMessage(ParseError(f"Parse error: {problem}"))
-    # The decoder stopped at the first field that did not fit, so the rest of the data
-    # may not even be JSON. Decode all of it without a type.
+    # The decoder stopped at the first invalid field, so the remaining data may not even
+    # be JSON. Decode all of it without a type.
     try:
         message = msgspec.json.decode(data)
     except msgspec.ValidationError:  # a number that is too large for msgspec
@@ -124,7 +125,7 @@ def _readable_id(message: dict[str, Any]) -> Id | UnsetType:
 
 def _is_silent(message: dict[str, Any]) -> bool:
     """Return whether an invalid message must not be answered."""
-    # An error is not answered with an error: two peers that did so would never end.
+    # An error is never answered with an error, or two peers could do so forever.
     if "error" in message and "method" not in message:
         return True
     # JSON-RPC 2.0, section 4.1: a notification is not answered, not even with an error.
@@ -135,16 +136,16 @@ def _is_silent(message: dict[str, Any]) -> bool:
 
 # Explaining msgspec's errors
 
-# A message of msgspec: a problem, and optionally where it is.
+# A message from msgspec: the problem, and optionally its location.
 _PROBLEM = r"(?s)(.*?)(?: - at (`key` in )?`\$(.*)`)?"
 _JSON_NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 
 def explain(problem: Exception, root: str = "$") -> str:
-    """Return msgspec's message in JSON's words, with the place first.
+    """Return msgspec's message with the location first, and with JSON's type names.
 
-    For example `$.id: expected integer or string, got null`. A message that begins with
-    a place is returned as it is.
+    For example `$.id: expected integer or string, got null`. A message that already
+    begins with a location is returned unchanged.
     """
     if isinstance(problem, RecursionError):
         return f"{root}: nested too deep"
@@ -168,7 +169,7 @@ def _in_json_words(quoted: re.Match[str]) -> str:
 
 # Encoding
 
-# Numbers, because to look for bytes in bytes takes Python ten times as long.
+# As integers, because `bytes in bytes` takes ten times as long.
 _LINE_FEED = ord("\n")
 _CARRIAGE_RETURN = ord("\r")
 
@@ -198,9 +199,9 @@ def _without_surrogates(value: Any) -> Any:
 def on_one_line(encoded: bytes) -> bytes:
     """Return JSON without line breaks.
 
-    Only a `msgspec.Raw` can have brought them. One would end the message on stdio and
-    in an event stream, and what follows it would be read as another message. Raises
-    ValueError if JSON with line breaks is not valid.
+    Only a `msgspec.Raw` can contain them. On stdio and in an event stream, a line break
+    would end the message, and the remaining text would be read as another one. Raises
+    ValueError if there are line breaks and the JSON is not valid.
     """
     if _LINE_FEED in encoded or _CARRIAGE_RETURN in encoded:
         return msgspec.json.format(encoded, indent=-1)
@@ -208,7 +209,7 @@ def on_one_line(encoded: bytes) -> bytes:
 
 
 def encode_text(text: str) -> bytes:
-    """Encode a text as JSON: the same as `encode`, a little faster.
+    """Encode a string as JSON, a little faster than `encode`.
 
     Raises MemoryError if the system has no memory for a large text.
     """
@@ -223,11 +224,14 @@ def encode_text(text: str) -> bytes:
 def encode_result(id: Id, result: bytes) -> bytes:
     """Encode a response whose result is already encoded."""
     encoded_id = b"%d" % id if type(id) is int else _encoder.encode(id)
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encoded_id, result)
+    # For large results this takes a fraction of the time of formatting with "%".
+    return b"".join(
+        (b'{"jsonrpc":"2.0","id":', encoded_id, b',"result":', result, b"}")
+    )
 
 
 def encode_error(id: Id | UnsetType | None, error: Mapping[str, Any]) -> bytes:
-    """Encode an error response; it has no id if `id` is UNSET."""
+    """Encode an error response. If `id` is UNSET, it has no id."""
     message: dict[str, Any] = {"jsonrpc": "2.0"}
     if id is not UNSET:
         message["id"] = id
@@ -236,7 +240,7 @@ def encode_error(id: Id | UnsetType | None, error: Mapping[str, Any]) -> bytes:
 
 
 def encode_notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
-    """Encode a notification; empty params are left out."""
+    """Encode a notification. Empty params are omitted."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if params:
         message["params"] = params

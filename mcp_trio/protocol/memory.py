@@ -1,19 +1,19 @@
-"""Checks that there is memory for a large value before msgspec encodes or decodes it.
+"""Checks that enough memory is available before msgspec encodes or decodes a value.
 
-Where the system limits the memory of the process, msgspec 0.22 crashes the process if
-it gets no memory in the middle of its work.
+If the system limits the memory of the process, msgspec 0.22 crashes the process when an
+allocation fails.
 """
 
-# Characters or bytes of JSON from which this is checked.
+# Values with at least this many characters or bytes of JSON are checked.
 LARGE = 64 * 1024
-# How many times as large as its JSON a value can be: `[{},{}]` has the largest ones.
+# The maximum size of a decoded value, relative to its JSON. The worst is `[{},{}]`.
 DECODED = 24
 
 
 def require_memory(size: int) -> None:
-    """Raise MemoryError if the system has no memory of this size now.
+    """Raise MemoryError unless this many bytes can be allocated now.
 
-    To reserve memory and give it back takes microseconds, because nobody writes there.
+    Reserving memory without writing to it takes microseconds.
     """
     # Deferred, because few processes ever need it.
     import mmap
@@ -21,4 +21,4 @@ def require_memory(size: int) -> None:
     try:
         mmap.mmap(-1, size).close()
     except OSError:
-        raise MemoryError(f"the system has no memory of {size:,} bytes") from None
+        raise MemoryError(f"cannot allocate {size:,} bytes") from None

@@ -1,6 +1,6 @@
-"""The HTTP headers that repeat parts of a message, so that a proxy can route by them.
+"""HTTP headers that repeat parts of a message, so that proxies can route by them.
 
-`Mcp-Name` repeats the name or URI in a request. `Mcp-Param-*` headers repeat those
+`Mcp-Name` repeats the name or URI in a request. `Mcp-Param-*` headers repeat the
 arguments of a tool whose schema has the keyword `x-mcp-header`.
 """
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Method -> the parameter that `Mcp-Name` repeats.
+# Method -> the parameter that is repeated in `Mcp-Name`.
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 # The same for the methods of extensions that a client of this package uses.
 NAMED_BY_IN_EXTENSIONS = {
@@ -27,9 +27,9 @@ Mirror = tuple[bytes, tuple[str, ...]]
 
 
 def mirrors(schema: Any, path: tuple[str, ...] = ()) -> Iterator[Mirror]:
-    """Yield the headers that a tool's input schema asks for.
+    """Yield the headers that a tool's input schema requires.
 
-    The keyword counts only in schemas that are reached through `properties`.
+    The keyword only applies to schemas that are nested in `properties`.
     """
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not properties:
@@ -45,10 +45,10 @@ def mirrors(schema: Any, path: tuple[str, ...] = ()) -> Iterator[Mirror]:
 
 
 def invalid_mirror(schema: Any) -> str | None:
-    """Describe the problem with an input schema's headers, or return None.
+    """Describe the problem with the headers in an input schema, or return None.
 
-    A client leaves out a tool with such a schema: the name of a header that is not a
-    token could end the header, and begin another one.
+    A client ignores a tool with such a schema, because an invalid header name could be
+    used to inject another header.
     """
     names: set[str] = set()
     for place, keyword, kind in _keywords(schema):
@@ -66,7 +66,7 @@ def invalid_mirror(schema: Any) -> str | None:
 def _keywords(
     schema: Any, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yield the place, the value and the type of each property with the keyword."""
+    """Yield the path, the keyword's value and the type of each property that has it."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return
@@ -82,7 +82,7 @@ def _keywords(
 def _is_primitive(kind: Any) -> bool:
     """Return whether a header can repeat a value of this type.
 
-    The type may be missing, as in a schema that refers to another one.
+    The type may be missing, as in a schema that is a reference.
     """
     if kind is None:
         return True

@@ -1,11 +1,11 @@
 """The params of requests and notifications: one struct for each shape.
 
-A struct is decoded in one pass, together with `_meta`. Which revision has which method
-is not decided here: the revisions' tables say it.
+A struct is decoded in one pass, together with `_meta`. The revisions' tables define
+which revision has which method.
 
-Null counts as absent for `params`, `_meta`, `cursor`, `arguments` and the context of a
-completion, because clients in Go write an absent map or pointer so. The arguments of
-tools and prompts stay encoded here; `Feature.decode` does the same for them.
+`params`, `_meta`, `cursor`, `arguments` and the context of a completion may be null,
+because Go clients encode absent maps and pointers as null. The arguments of tools and
+prompts stay encoded here; `Feature.decode` accepts null for them.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ LogLevel = Literal[
 VENDOR = "io.modelcontextprotocol/"
 
 
-# The most characters of a URI, and the most URIs in one subscription.
+# The maximum length of a URI, and the maximum number of URIs in one subscription.
 MAX_URI = 8 * 1024
 MAX_URIS = 1_000
 
@@ -36,7 +36,7 @@ Uri = Annotated[str, msgspec.Meta(max_length=MAX_URI)]
 
 
 class ClientCapabilities(Struct, frozen=True):
-    """What the client can do for the server: the capabilities that the server uses.
+    """The client's capabilities, as far as the server uses them.
 
     `extensions` stays encoded: see `mcp_trio.protocol.extensions`.
     """
@@ -58,9 +58,9 @@ _FLAGS = {
 
 
 def known_flags(capabilities: ClientCapabilities) -> ClientCapabilities:
-    """Return what a session keeps of a client's capabilities: only the known flags.
+    """Return a client's capabilities with only the known flags, for a session to keep.
 
-    A flag is a boolean or an object; of an object, only its presence is kept.
+    A flag is a boolean or an object. An object is replaced with an empty one.
     """
     kept: dict[str, Any] = {}
     for name, flags in _FLAGS.items():
@@ -74,7 +74,7 @@ def known_flags(capabilities: ClientCapabilities) -> ClientCapabilities:
     return msgspec.structs.replace(capabilities, **kept)
 
 
-# Characters of a client's name and version that a session keeps.
+# The characters of a client's name and version that are kept.
 MAX_CLIENT_INFO = 200
 
 
@@ -91,7 +91,7 @@ def _client_info(name: str, version: str) -> ClientInfo:
 
 
 def shared_client_info(client: ClientInfo) -> ClientInfo:
-    """Return what a session keeps of a client: the same object for equal clients."""
+    """Return the client's truncated name and version. Equal clients share an object."""
     return _client_info(client.name[:MAX_CLIENT_INFO], client.version[:MAX_CLIENT_INFO])
 
 
@@ -111,15 +111,15 @@ NO_META = Meta()
 
 
 class Params(Struct):
-    """The params of a method that has none of its own.
+    """The params that every method has.
 
-    `meta` is None only until `decode` has returned.
+    `meta` is never None after decoding.
     """
 
     meta: Meta | None = field(default=NO_META, name="_meta")
 
 
-# The params of single methods
+# The params of each method
 
 
 class InitializeParams(Params, kw_only=True, rename="camel"):
@@ -139,7 +139,7 @@ class ListParams(Params):
 class RetriableParams(Params, rename="camel"):
     """The params of a request that the server may answer with questions.
 
-    The client then sends the request again, with the answers and the server's state.
+    The client then repeats the request, with its answers and the server's state.
     """
 
     input_responses: dict[str, Raw] | UnsetType = UNSET
@@ -222,7 +222,7 @@ class CancelledParams(Params, kw_only=True, rename="camel"):
 
 # Decoding
 
-# Method -> its params. Other methods carry nothing but `_meta`.
+# Method -> its params. Other methods only have `_meta`.
 _PARAMS_OF: dict[str, type[Params]] = {
     "initialize": InitializeParams,
     "tools/list": ListParams,
@@ -240,7 +240,7 @@ _PARAMS_OF: dict[str, type[Params]] = {
     "notifications/cancelled": CancelledParams,
 }
 
-# Params -> their decoder, which is made when it is first needed.
+# Params -> their decoder, which is created when it is first needed.
 _decoder = cache(json.Decoder)
 
 
@@ -249,8 +249,8 @@ def decode_params(
 ) -> Any:
     """Decode the params of a method. Raises msgspec.ValidationError.
 
-    `extensions` has the params of methods that extensions add. The paths in the error
-    begin with `$`.
+    `extensions` maps the methods of extensions to their params. The path in the error
+    begins with `$`.
     """
     kind = _PARAMS_OF.get(method)
     if kind is None:

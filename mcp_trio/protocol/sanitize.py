@@ -6,11 +6,11 @@
 import re
 from functools import cache
 
-# Patterns are compiled when they are first needed, because that takes long.
+# Patterns are compiled when they are first needed, because compiling is slow.
 
-# Control functions of ECMA-48 in both of their forms: ESC with a letter, and the single
-# characters of C1. No part of a pattern matches where the next part begins, so the time
-# is linear. A control string without an end loses only its introducer.
+# Control functions of ECMA-48 in both forms: ESC with a letter, and single C1
+# characters. No part of a pattern matches where the next part begins, so matching takes
+# linear time. An unterminated control string loses only its introducer.
 _CONTROL = r"""(?x)
     # A control sequence: a color, a movement of the cursor.
     (?: \x1b\[ | \x9b ) [0-?]*+ [ -/]*+ [@-~]
@@ -34,25 +34,25 @@ _ASCII_CONTROL_CHARACTERS = [
 ]
 _ANY_CONTROL = f"[{''.join(_CONTROL_CHARACTERS)}]"
 
-# Up to this length it is faster to look at each character of a text than to search the
-# text for each control character.
+# Up to this length, checking each character is faster than searching for each control
+# character.
 SHORT = 1000
 
-# Control characters, line separators, marks that reorder text, and lone surrogates.
+# Control characters, line separators, bidirectional marks, and lone surrogates.
 _HIDDEN = r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return a pattern, faster than `re` finds it among others."""
+    """Compile a pattern, with a faster cache than that of `re`."""
     return re.compile(pattern)
 
 
 def strip_controls(text: str) -> str:
     """Remove escape sequences and control characters, except tab, LF and CR.
 
-    Lone surrogates are left to the encoder. Marks of the direction of text stay,
-    because many languages need them.
+    Lone surrogates are left to the encoder. Bidirectional marks are kept, because many
+    languages need them.
     """
     if len(text) <= SHORT:
         if text.isprintable() or _compiled(_ANY_CONTROL).search(text) is None:
@@ -70,7 +70,7 @@ def without_surrogates(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Return a text on one line, with everything that is not visible escaped.
+    r"""Return a text on one line, with invisible characters escaped.
 
     A line feed becomes `\n`, so that a client cannot forge a line of the log.
     """

@@ -1,42 +1,41 @@
 """One conversation between a client and the server, as a state machine.
 
-`Session.receive` takes the bytes of one message and returns what to do about it, an
-event:
+`Session.receive` takes the bytes of one message and returns an event:
 
-    Call     a request to carry out
+    Call     a request to run
     Notice   a notification to act on
-    Answer   the client's response to a request of the server's
+    Answer   the client's response to a request from the server
     Refusal  an error response to send at once
-    Batch    several of these events, to be answered together
+    Batch    several of these events, whose responses are sent together
 
-The session knows nothing about transports or about what carries out requests.
+The session does not depend on transports, or on the code that runs requests.
 
 The rules
 ---------
 
-A session is NEW until `initialize` agrees on a revision, and OPEN from then on. The
-agreed revision is `Session.revision`. A transport may also name a revision with each
-message, in a header: the *stated* revision.
+A session is NEW until `initialize` negotiates a revision, and OPEN from then on. The
+negotiated revision is `Session.revision`. A transport may also name a revision with
+each message, in a header: the *stated* revision.
 
 There are two families of revisions. The *opening* ones begin with `initialize`, where
-the client also says what it can do. The *stateless* ones have no `initialize`: the
-`_meta` of each request says which revision it uses and what the client can do. A server
-of both families serves both in any session, side by side.
+the client also declares its capabilities. The *stateless* ones have no `initialize`:
+the `_meta` of each request has the revision and the client's capabilities. A server
+that supports both families serves both in any session.
 
-This table says which revision serves a request. The first line that fits applies.
+This table shows which revision serves a request. The first matching line applies.
 
     Request                                     Served by
     ------------------------------------------  ----------------------------------------
     `initialize`, without a version in `_meta`
-        in a NEW session                        the opening revision that it asks for,
-                                                or else the newest one; now it is OPEN
+        in a NEW session                        the requested opening revision, or the
+                                                newest one; the session is now OPEN
         in an OPEN session                      refused: InvalidRequest
     any with a version in `_meta`               the stateless revision of that name
-        that the server does not have           refused: UnsupportedVersion
+        that the server does not support        refused: UnsupportedVersion
         without capabilities                    refused: NotInMeta
     any with only capabilities in `_meta`       refused: NotInMeta
     any with neither
-        in an OPEN session                      the agreed revision
+        in an OPEN session                      the negotiated revision
         if an opening revision is stated        the stated revision
         `ping`                                  the newest opening revision
         a method of an opening revision         refused: InvalidRequest, because
@@ -44,13 +43,13 @@ This table says which revision serves a request. The first line that fits applie
         a method of a stateless revision        refused: NotInMeta
         any other method                        refused: MethodNotFound
 
-If the stated revision is stateless, the last lines consider that one only, and
-`initialize` is not a method. A method that the chosen revision does not have is refused
-with MethodNotFound, even if its params are not valid either.
+If the stated revision is stateless, the last four lines consider only that revision,
+and `initialize` does not exist. A method that the chosen revision does not have is
+refused with MethodNotFound, even if its params are invalid too.
 
-A method of an extension belongs to the revisions in which the server's extension has
-it. If the client has not declared the extension, a stateless revision refuses the
-method with MissingClientCapability, and an opening revision does not have it.
+A method of an extension exists if the server has the extension in that revision. If the
+client has not declared the extension, a stateless revision refuses the method with
+MissingClientCapability, and an opening revision with MethodNotFound.
 """
 
 from typing import Any
@@ -72,7 +71,7 @@ from .revisions import Revision, Revisions
 
 
 class Call(Struct):
-    """A request to carry out."""
+    """A request to run."""
 
     id: jsonrpc.Id
     method: str
@@ -89,7 +88,7 @@ class Notice(Struct):
 
 
 class Answer(Struct):
-    """The client's response to a request of the server's: a result or an error."""
+    """The client's response to a request from the server: a result or an error."""
 
     id: jsonrpc.Id
     result: Raw | None
@@ -97,20 +96,20 @@ class Answer(Struct):
 
 
 class Refusal(Struct):
-    """An error response to send at once, encoded, and the error in it."""
+    """An encoded error response to send at once, and its error."""
 
     data: bytes
     error: ProtocolError
 
 
 class Batch(Struct):
-    """Several events, to be answered together."""
+    """Several events, whose responses are sent together."""
 
     events: "list[Event]"
 
     @property
-    def asks(self) -> bool:
-        """Whether any of the events has an answer."""
+    def expects_reply(self) -> bool:
+        """Whether any of the events needs a response."""
         return any(isinstance(event, Call | Refusal) for event in self.events)
 
 
@@ -121,24 +120,24 @@ Event = Call | Notice | Answer | Refusal | Batch
 
 
 class Session(Struct, eq=False, gc=False):
-    """The protocol's state of one client's conversation with one server."""
+    """The protocol state of one client's conversation with one server."""
 
     revisions: Revisions
     # The revision that the transport names with each message.
     stated: Revision | None = None
-    # The revision that `initialize` agreed on; None while the session is new.
+    # The revision that `initialize` negotiated; None while the session is new.
     revision: Revision | None = None
-    # What the client said in `initialize`.
+    # The client's capabilities, from `initialize`.
     capabilities: params.ClientCapabilities = params.NO_CAPABILITIES
     # The client's name and version, from `initialize`.
     client: params.ClientInfo | None = None
-    # The level that the client set with `logging/setLevel`.
+    # The log level, from `logging/setLevel`.
     log_level: str | None = None
-    # The names of the features that the server announced in `initialize`.
+    # The features that the server advertised in its response to `initialize`.
     offered: str = ""
 
     def receive(self, data: bytes | None) -> Event | None:
-        """Return what a message means, or None if nothing has to be done about it.
+        """Return the event for a message, or None if the message can be ignored.
 
         `data` is None if the transport dropped a message because it was too large.
         """
@@ -190,7 +189,7 @@ class Session(Struct, eq=False, gc=False):
             meta = decoded.meta
             is_opening = method == "initialize" and self._may_open(meta)
             revision = None if is_opening else self._choose_revision(method, meta)
-            # Only now: if the method is unknown, that is the error to report.
+            # Only now, because an unknown method takes precedence over invalid params.
             if problem is not None:
                 raise problem
             if revision is None:
@@ -200,10 +199,10 @@ class Session(Struct, eq=False, gc=False):
             return self._refuse(id, error, meta)
 
     def _decode_params(self, method: str, raw: Raw) -> tuple[Any, InvalidParams | None]:
-        """Return a request's params.
+        """Return a request's params and None.
 
-        If they are not valid, return their `_meta` only, and the error.
-        Raises InvalidParams if `_meta` is not valid either.
+        If they are invalid, return only their `_meta`, and the error. Raises
+        InvalidParams if `_meta` is invalid too.
         """
         try:
             return params.decode_params(
@@ -212,7 +211,7 @@ class Session(Struct, eq=False, gc=False):
         except (MsgspecError, RecursionError) as problem:
             error = _invalid_params(problem)
         if bytes(raw) == b"null":
-            # Absent, as clients in Go write it.
+            # Go clients encode absent params as null.
             return self._decode_params(method, Raw(b"{}"))
         try:
             return params.decode_meta(raw), error
@@ -226,14 +225,14 @@ class Session(Struct, eq=False, gc=False):
         return self.stated is None or self.stated.opens
 
     def _open(self, opening: params.InitializeParams) -> Revision:
-        """Open the session, and return the revision that it uses from now on."""
+        """Open the session, and return the negotiated revision."""
         if self.revision is not None:
             raise InvalidRequest("Invalid request: this session was initialized before")
         self.revision = self.revisions.opening.get(
             opening.protocol_version, self.revisions.newest_opening
         )
         self.client = params.shared_client_info(opening.client_info)
-        # Most clients have no capabilities; their sessions share one object.
+        # Most clients have no capabilities, so their sessions share one object.
         if opening.capabilities != params.NO_CAPABILITIES:
             extensions = self.revisions.extensions
             self.capabilities = extensions.bounded(opening.capabilities)
@@ -262,7 +261,10 @@ class Session(Struct, eq=False, gc=False):
     def _check_extension(
         self, method: str, meta: params.Meta, revision: Revision
     ) -> None:
-        """Check that an extension has the method, and that the client may use it."""
+        """Check that an extension has a method, and that the client may use it.
+
+        Raises MethodNotFound or MissingClientCapability.
+        """
         if self.revisions.serves(revision, method):
             extensions = self.revisions.extensions
             added = extensions.methods[method]
@@ -277,9 +279,12 @@ class Session(Struct, eq=False, gc=False):
         raise MethodNotFound(f"Method not found: {method}")
 
     def _revision_before_opening(self, method: str) -> Revision:
-        """Return what serves a request without `_meta` in a session that is new."""
+        """Return the revision for a request without `_meta` in a new session.
+
+        Raises ProtocolError.
+        """
         if self.stated is not None:
-            # Not an opening revision, or it would have been chosen already.
+            # A stateless revision: an opening one would have been chosen before.
             if self.revisions.serves(self.stated, method):
                 raise _not_in_meta("protocolVersion")
             return self.stated
@@ -297,11 +302,8 @@ class Session(Struct, eq=False, gc=False):
     # Notifications and responses
 
     def _receive_notification(self, method: str, raw: Raw) -> Notice | None:
-        """Return a Notice, or None for a notification that is not known.
-
-        JSON-RPC ignores unknown notifications.
-        """
-        # Requests of stateless revisions may run in any session, and may be cancelled.
+        """Return a Notice, or None for an unknown notification, which is ignored."""
+        # A request of a stateless revision may run in any session, and be cancelled.
         revisions = [self.revision, self.stated, *self.revisions.stateless.values()]
         for revision in revisions:
             if revision is not None and method in revision.notifications:
@@ -313,7 +315,7 @@ class Session(Struct, eq=False, gc=False):
         result = envelope.result or None
         error = envelope.error or None
         if id is UNSET and error is not None:
-            # The client could not read the id of something that it was sent.
+            # The client reports that it could not read the id of one of our messages.
             return None
         if isinstance(id, UnsetType) or (result is None) == (error is None):
             missing = InvalidRequest("Invalid request: $.method: missing")
@@ -323,7 +325,7 @@ class Session(Struct, eq=False, gc=False):
     # Refusals
 
     def _refuse_unread(self, reason: str) -> Refusal:
-        """Refuse data that has no id to answer to."""
+        """Refuse a message whose id is unknown."""
         return self._refuse(UNSET, InvalidRequest(f"Invalid request: {reason}"))
 
     def _refuse(
@@ -332,7 +334,7 @@ class Session(Struct, eq=False, gc=False):
         error: ProtocolError,
         meta: params.Meta = params.NO_META,
     ) -> Refusal:
-        """Return a Refusal in the form of the revision that the client seems to use."""
+        """Return a Refusal, encoded for the revision that the client seems to use."""
         stateless = self.revisions.stateless
         if meta.version is not UNSET and stateless:
             newest = next(reversed(stateless.values()))
@@ -343,7 +345,7 @@ class Session(Struct, eq=False, gc=False):
         if id is UNSET and not revision.errors_without_id:
             response_id = None
         data = jsonrpc.encode_error(response_id, revision.error(error))
-        # Otherwise the error and its frames would keep each other, and the message.
+        # Breaks the cycle of the error and its frames, which keep the message alive.
         error.__traceback__ = None
         return Refusal(data, error)
 
@@ -354,6 +356,6 @@ def _not_in_meta(key: str) -> NotInMeta:
 
 
 def _invalid_params(problem: Exception) -> InvalidParams:
-    # Null is accepted in place of what is optional, but not what should be sent.
+    # Null is accepted for optional fields, but no client should send it.
     reason = jsonrpc.explain(problem, "$.params").replace(" or null, got ", ", got ")
     return InvalidParams(f"Invalid params: {reason}")

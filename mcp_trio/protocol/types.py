@@ -1,8 +1,8 @@
-"""What a server offers and answers, independent of any protocol revision.
+"""Features, content and results, independent of any protocol revision.
 
-Each class has the fields of all revisions together. A revision writes the fields that
-it knows: see `mcp_trio.protocol.revisions`. On the wire, the names of the fields are in
-camelCase, and `meta` is `_meta`.
+Each class has the fields of all revisions. A revision only writes the fields that it
+defines: see `mcp_trio.protocol.revisions`. On the wire, field names are in camelCase,
+and `meta` is `_meta`.
 """
 
 import re
@@ -22,10 +22,9 @@ _UNIONS = (Union, UnionType)
 
 
 class Model(Struct, omit_defaults=True, rename="camel"):
-    """The base class: each field has the type that it is declared with.
+    """The base class. Checks that each field has its declared type.
 
-    A field that is None is absent, and is never written. Where a field may be given as
-    bytes, it is stored as base64.
+    A field that is None is never written. Bytes are stored as base64.
     """
 
     def __post_init__(self) -> None:
@@ -38,7 +37,7 @@ class Model(Struct, omit_defaults=True, rename="camel"):
 
 @cache
 def _fields_of(kind: type[Model]) -> list[tuple[str, set[Any], Any]]:
-    """Return the name of each field, the classes that need no check, and its type."""
+    """Return each field's name, the classes that need no check, and its type."""
     hints = get_type_hints(kind)
     fields = []
     for name in kind.__struct_fields__:
@@ -49,9 +48,9 @@ def _fields_of(kind: type[Model]) -> list[tuple[str, set[Any], Any]]:
 
 
 def _checked(place: str, value: Any, hint: Any) -> Any:
-    """Return a value that fits its type. Raises TypeError.
+    """Return a value of the declared type. Raises TypeError.
 
-    Bytes become base64, and an instance of a subclass of str becomes a plain str.
+    Bytes become base64, and instances of subclasses of str become plain strings.
     """
     if bytes in get_args(hint) and isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode()
@@ -61,14 +60,14 @@ def _checked(place: str, value: Any, hint: Any) -> Any:
 
 
 def _type_name(hint: Any) -> str:
-    """Return a type as it is written in code, without the names of modules."""
+    """Return a type as it is written in code, without module names."""
     if isinstance(hint, type):
         return hint.__name__
     return re.sub(r"\b(\w+\.)+", "", str(hint))
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value is of a type. The items of lists are checked too."""
+    """Return whether a value is of a type. List items are checked too."""
     origin = get_origin(hint)
     arguments = get_args(hint)
     if hint is Any:
@@ -88,14 +87,16 @@ def _fits(value: Any, hint: Any) -> bool:
     return isinstance(value, origin or hint)
 
 
-# Values that are parts of others
+# Annotations, icons and implementations
 
 
 class Annotations(Model):
     """Hints to the client about content.
 
-    `audience` names the readers of the content, `priority` is its importance from 0 to
-    1, and `last_modified` is the time of its last change in ISO 8601.
+    Attributes:
+        audience: Who the content is for: "user", "assistant" or both.
+        priority: Its importance, from 0 to 1.
+        last_modified: The time of its last change, in ISO 8601.
     """
 
     audience: list[Role] | None = None
@@ -112,7 +113,14 @@ class Annotations(Model):
 
 
 class Icon(Model):
-    """An icon for user interfaces; `src` is an https: or data: URL."""
+    """An icon for user interfaces.
+
+    Attributes:
+        src: An https: or data: URL.
+        mime_type: Its MIME type, such as "image/png".
+        sizes: Its sizes, such as "48x48", or "any".
+        theme: The theme that it is made for: "light" or "dark".
+    """
 
     src: str
     mime_type: str | None = None
@@ -132,7 +140,7 @@ class Implementation(Model):
 
 
 class _WithAnnotations(Model, kw_only=True):
-    """The base class of content and resources, with the fields that all may have."""
+    """The base class of content and resources, with their common fields."""
 
     annotations: Annotations | None = None
     meta: Json | None = field(default=None, name="_meta")
@@ -142,7 +150,13 @@ class _WithAnnotations(Model, kw_only=True):
 
 
 class Text(_WithAnnotations, tag_field="type", tag="text"):
-    """Text content."""
+    """Text content.
+
+    Attributes:
+        text: The text.
+        annotations: Hints for the client, such as who the text is for.
+        meta: The `_meta` of the content block.
+    """
 
     text: str
 
@@ -155,11 +169,25 @@ class _Media(_WithAnnotations, tag_field="type"):
 
 
 class Image(_Media, tag="image"):
-    """An image, as bytes or as a string that is already base64."""
+    """An image.
+
+    Attributes:
+        data: The bytes of the image, or a base64 string.
+        mime_type: Its MIME type, such as "image/png".
+        annotations: Hints for the client, such as who the image is for.
+        meta: The `_meta` of the content block.
+    """
 
 
 class Audio(_Media, tag="audio"):
-    """Audio, as bytes or as a string that is already base64."""
+    """A sound.
+
+    Attributes:
+        data: The bytes of the sound, or a base64 string.
+        mime_type: Its MIME type, such as "audio/wav".
+        annotations: Hints for the client, such as who the sound is for.
+        meta: The `_meta` of the content block.
+    """
 
 
 class Resource(_WithAnnotations):
@@ -175,7 +203,19 @@ class Resource(_WithAnnotations):
 
 
 class ResourceLink(Resource, tag_field="type", tag="resource_link"):
-    """A link to a resource that the client may read or subscribe to."""
+    """A link to a resource that the client may read or subscribe to.
+
+    Attributes:
+        uri: The URI of the resource.
+        name: Its name.
+        title: Its name for people.
+        description: What it contains.
+        mime_type: Its MIME type.
+        size: Its size in bytes.
+        icons: Its icons.
+        annotations: Hints for the client, such as who the resource is for.
+        meta: The `_meta` of the content block.
+    """
 
 
 class ResourceTemplate(_WithAnnotations):
@@ -190,7 +230,16 @@ class ResourceTemplate(_WithAnnotations):
 
 
 class TextContents(_WithAnnotations):
-    """The contents of a resource as text."""
+    """The contents of a resource as text.
+
+    Attributes:
+        uri: The URI of the resource.
+        text: The text.
+        mime_type: Its MIME type, such as "text/markdown".
+        title: Its title for people.
+        annotations: Hints for the client, such as who the text is for.
+        meta: The `_meta` of the contents.
+    """
 
     uri: str
     text: str
@@ -199,7 +248,15 @@ class TextContents(_WithAnnotations):
 
 
 class BlobContents(_WithAnnotations):
-    """The contents of a resource as bytes, or as a string that is already base64."""
+    """The contents of a resource as bytes.
+
+    Attributes:
+        uri: The URI of the resource.
+        blob: The bytes, or a base64 string.
+        mime_type: Its MIME type, such as "application/pdf".
+        annotations: Hints for the client, such as who the contents are for.
+        meta: The `_meta` of the contents.
+    """
 
     uri: str
     blob: str | bytes
@@ -207,7 +264,13 @@ class BlobContents(_WithAnnotations):
 
 
 class EmbeddedResource(_WithAnnotations, tag_field="type", tag="resource"):
-    """The contents of a resource as a part of a result."""
+    """The contents of a resource, embedded in a result.
+
+    Attributes:
+        resource: The contents.
+        annotations: Hints for the client, such as who the contents are for.
+        meta: The `_meta` of the content block.
+    """
 
     resource: TextContents | BlobContents
 
@@ -220,7 +283,17 @@ CONTENT_TYPES = (Text, Image, Audio, ResourceLink, EmbeddedResource)
 
 
 class ToolAnnotations(Model):
-    """Hints to the client about what a tool does."""
+    """Hints to the client about what a tool does. Clients need not believe them.
+
+    Attributes:
+        title: The tool's name for people.
+        read_only_hint: The tool changes nothing.
+        destructive_hint: The tool may delete or overwrite something.
+        idempotent_hint: Calling the tool again with the same arguments changes nothing
+            more.
+        open_world_hint: The tool reaches systems outside of the server, such as the
+            web.
+    """
 
     title: str | None = None
     read_only_hint: bool | None = None
@@ -245,7 +318,18 @@ class _Listed(_Named, kw_only=True):
 
 
 class Tool(_Listed):
-    """A tool in a list."""
+    """A tool as clients see it.
+
+    Attributes:
+        name: Its name.
+        title: Its name for people.
+        description: What it does, for the model.
+        input_schema: The JSON Schema of its arguments.
+        output_schema: The JSON Schema of its structured content, if it has any.
+        annotations: Hints about what it does.
+        icons: Its icons.
+        meta: The `_meta` of the tool.
+    """
 
     input_schema: Json = field(default_factory=dict)
     output_schema: Json | None = None
@@ -265,7 +349,12 @@ class Prompt(_Listed):
 
 
 class PromptMessage(Model):
-    """A message of a prompt."""
+    """A message of a prompt.
+
+    Attributes:
+        role: "user" or "assistant".
+        content: One content block.
+    """
 
     role: Role
     content: Content
@@ -275,9 +364,14 @@ class PromptMessage(Model):
 
 
 class ToolUseResult(Model, tag_field="type", tag="tool_result"):
-    """The result of a tool that the client's model used, in a message to it.
+    """The result of a tool that the client's model used, in a message to the model.
 
-    `tool_use_id` is the id of the `ToolUse`. Strings in the content become text.
+    Attributes:
+        tool_use_id: The id of the `ToolUse`.
+        content: A string, a content block, or a list of these. Strings become `Text`.
+        structured: Any JSON value, as structured content.
+        is_error: Whether the tool failed.
+        meta: The `_meta` of the content block.
     """
 
     tool_use_id: str
@@ -293,7 +387,14 @@ class ToolUseResult(Model, tag_field="type", tag="tool_result"):
 
 
 class ToolUse(Model, tag_field="type", tag="tool_use"):
-    """A tool that the client's model wants to use. `input` holds the arguments."""
+    """A tool that the client's model wants to use.
+
+    Attributes:
+        id: The id of this use, which its result repeats.
+        name: The name of the tool.
+        input: The arguments, as the model wrote them. They are not validated.
+        meta: The `_meta` of the content block.
+    """
 
     id: str
     name: str
@@ -307,7 +408,13 @@ class ToolUse(Model, tag_field="type", tag="tool_use"):
         structured: Any = None,
         is_error: bool = False,
     ) -> ToolUseResult:
-        """Return the tool's result for the model."""
+        """Return the tool's result for the model.
+
+        Args:
+            content: A string, a content block, or a list of these.
+            structured: Any JSON value, as structured content.
+            is_error: Whether the tool failed.
+        """
         return ToolUseResult(self.id, content, structured, is_error)
 
 
@@ -316,9 +423,12 @@ SAMPLING_TYPES = (Text, Image, Audio, ToolUse, ToolUseResult)
 
 
 class SamplingMessage(Model):
-    """A message of a conversation to sample from: one block of content, or several.
+    """A message in a conversation to sample from.
 
-    A string as the content becomes text.
+    Attributes:
+        role: "user" or "assistant".
+        content: A string, a content block, or a list of content blocks.
+        meta: The `_meta` of the message.
     """
 
     role: Role
@@ -333,7 +443,7 @@ class SamplingMessage(Model):
     @property
     def blocks(self) -> list[SamplingContent]:
         """The content as a list."""
-        assert not isinstance(self.content, str)  # it became text
+        assert not isinstance(self.content, str)  # converted by __post_init__
         return self.content if isinstance(self.content, list) else [self.content]
 
 
@@ -341,12 +451,16 @@ class SamplingMessage(Model):
 
 
 class ToolResult(Model):
-    """The result of a tool: its content, structured content, and whether it failed.
+    """The complete result of a tool.
 
-    `structured` is any JSON value. None is a value, null; UNSET means that structured
-    content is absent. `wrapped` says that the output schema is not the schema of an
-    object. Revisions in which structured content is always an object then write
-    `{"result": ...}`.
+    Attributes:
+        content: The content blocks, which the model reads.
+        structured: The structured content, which may be any JSON value. None means
+            null; by default, there is no structured content.
+        is_error: Whether the tool failed.
+        meta: The `_meta` of the result.
+        wrapped: Whether the output schema describes something other than an object.
+            Revisions that require an object then send `{"result": ...}`.
     """
 
     content: list[Content]
@@ -357,23 +471,29 @@ class ToolResult(Model):
 
 
 class StructuredContent(Struct, gc=False):
-    """The encoded result of a tool that has only structured content.
+    """The result of a tool that returns structured content only, encoded.
 
-    Most structured results are, and need not be decoded to be written. `wrapped` is
-    that of `ToolResult`.
+    Most structured results are of this kind, and are sent without decoding them again.
+    `wrapped` has the same meaning as in `ToolResult`.
     """
 
     encoded: bytes
     wrapped: bool
 
     def as_tool_result(self) -> ToolResult:
-        """Return the same result in its general form."""
+        """Return this result as a ToolResult."""
         text = Text(self.encoded.decode())
         return ToolResult([text], json.decode(self.encoded), wrapped=self.wrapped)
 
 
 class PromptResult(Model):
-    """The messages of a prompt."""
+    """The messages of a prompt.
+
+    Attributes:
+        messages: The messages.
+        description: What the prompt does.
+        meta: The `_meta` of the result.
+    """
 
     messages: list[PromptMessage]
     description: str | None = None
@@ -381,9 +501,12 @@ class PromptResult(Model):
 
 
 class Completion(Model):
-    """Completions of an argument: at most 100 values.
+    """Suggestions for an argument that a user types.
 
-    `total` says how many there are, and `has_more` whether there are more than given.
+    Attributes:
+        values: At most 100 suggestions.
+        total: How many suggestions there are, including those that are not in `values`.
+        has_more: Whether there are more than those in `values`.
     """
 
     values: list[str]

@@ -1,4 +1,4 @@
-"""Accounts: whose share of the server's resources a request uses."""
+"""Accounts: the clients among which the server's resources are shared."""
 
 from collections.abc import Hashable
 
@@ -7,38 +7,38 @@ from msgspec import Struct
 from ..auth.principal import Principal
 from .conversation import Conversation
 
-# Transports whose only client has the process, or a part of it, to itself.
+# Transports that serve a single client.
 LOCAL_TRANSPORTS = frozenset({"stdio", "memory"})
 
 
 class Account(Struct, frozen=True):
-    """One client, for the purpose of sharing.
+    """One client, for the purpose of fair sharing.
 
-    `kind` says whether `name` is a principal's name, a network address, or a
-    conversation. So a principal whose name is an address is not confused with it.
+    `kind` says whether `name` is a principal's name, a network address or a
+    conversation, so that a principal cannot be confused with an address.
     """
 
     kind: str
     name: Hashable
-    # Whether the client is the only one.
-    is_alone: bool = False
+    # Whether the transport has no other clients.
+    is_only_client: bool = False
 
 
 def account_of(conversation: Conversation, principal: Principal | None) -> Account:
-    """Return the account of a request.
+    """Return the account that a request is charged to.
 
-    It belongs to the principal; without authentication to the address, and on stdio to
-    the connection.
+    It is that of the principal. Without authentication it is that of the address, and
+    on stdio that of the connection.
     """
     if conversation.transport in LOCAL_TRANSPORTS:
-        return Account("connection", conversation, is_alone=True)
+        return Account("connection", conversation, is_only_client=True)
     if principal is not None or conversation.address:
         return account_at(conversation.address, principal)
     return Account("connection", conversation)
 
 
 def account_at(address: str, principal: Principal | None) -> Account:
-    """Return the account of whoever is at an address, or of the principal."""
+    """Return the account of a principal, or without one that of an address."""
     if principal is not None:
         return Account("principal", principal.name)
     return Account("address", address)

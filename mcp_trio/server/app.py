@@ -7,8 +7,6 @@ that only has tools does not load the others.
 from __future__ import annotations
 
 import inspect
-import os
-import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -18,11 +16,9 @@ from contextlib import (
 )
 from functools import partial
 from pathlib import Path
-from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import trio
-from msgspec.structs import replace
 
 from ..auth.access import Access, Verify
 from ..auth.principal import NO_SCOPES, Principal, has_scopes
@@ -36,10 +32,12 @@ from .conversation import Conversation, MessageObserver
 from .event_log import EventLog
 from .ledger import Ledger
 from .limiter import Limiter
-from .limits import Limits, must_be_seconds
-from .registry import Pages, Registry, in_pages_of
+from .limits import Limits
+from .options import check_name, check_options, signing_secret, with_timeout
+from .registry import Pages, Registry, pages_of
 from .request import Environment, RequestObserver, SessionObserver
 from .subscriptions import ChangeRelay, Subscriptions
+from .turns import Turns
 from .worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
@@ -53,25 +51,21 @@ if TYPE_CHECKING:
     from .shared_limiter import SharedLimiter
     from .shared_state import ProcessGroup, SharedState
 
-# How clients that do not know tasks are treated by a tool.
+# Whether a tool can be called by clients that do not support tasks.
 TaskSupport = Literal["optional", "required"]
-# Who calls a tool: the model, or the page of an app.
+# Who may call a tool: the model, or the page of an app.
 Visibility = Literal["model", "app"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 MiddlewareT = TypeVar("MiddlewareT", bound="Middleware")
 
-# Bytes of the secret that signs what clients carry. A shorter one could be guessed from
-# what it has signed.
-SHORTEST_SECRET = 32
-
-# The note on an exception that the lifespan raised, not the program inside it.
+# The note on an exception that the lifespan has raised.
 LIFESPAN_FAILED = "raised by the server's lifespan"
 
 
 class Server(Generic[StateT]):
-    """The base of `mcp_trio.Server`, whose docstring describes the arguments.
+    """The base class of `mcp_trio.Server`, which documents the arguments.
 
     It has everything except the methods that serve.
     """
@@ -82,36 +76,36 @@ class Server(Generic[StateT]):
     prompts: Registry[ServerPrompt]
     # By the prompt's name or the template's URI, then by the argument's name.
     completers: dict[str, dict[str, Completer]]
-    # Files and folders that the server was made from, and what reads each again.
-    # `run --reload` calls it when something in there has changed.
+    # Files and folders that the server was built from -> a function that reads them
+    # again. `run --reload` calls it after a change.
     watched: dict[Path, Callable[[], object]]
-    # The servers that this one includes, and those that include it.
+    # The servers that this server includes, and the servers that include it.
     inclusions: tuple[Inclusion[Server[Any]], ...] = ()
     _included_by: tuple[Server[Any], ...] = ()
-    # Called with every message of the conversations that begin from now on.
+    # Called with each message of the conversations that begin after it was set.
     on_message: MessageObserver | None = None
     is_running = False
     # Divides the server's lists into pages.
     paginate: Pages
-    # The first one is outermost. None of them costs nothing.
+    # The first one is outermost.
     middleware_stack: tuple[Middleware, ...] = ()
-    # Told when each request begins and ends. None of them costs nothing.
+    # Notified when each request begins and ends.
     request_observers: tuple[RequestObserver, ...] = ()
-    # Told when each session ends.
+    # Notified when each session ends.
     session_observers: tuple[SessionObserver, ...] = ()
-    # How many tasks this process works on at a time; None: as the extension says.
+    # How many tasks this process runs at a time; None for the extension's default.
     task_slots: int | None = None
-    # The store that the server's processes share, if there is one.
+    # The store that the server's processes share, if any.
     shared_state: SharedState | None = None
-    # Counts rates over all of them, while the server runs.
+    # Enforces rates across these processes, while the server runs.
     shared_limiter: SharedLimiter | None = None
-    # The processes that serve the same port, if there are several.
+    # The worker processes that serve the same port, if there are several.
     process_group: ProcessGroup | None = None
-    # The processes that share the store, this one among them: `stores.peers.Peers`.
+    # The processes that share the store: a `stores.peers.Peers`.
     peers: ChangeRelay | None = None
-    # None if the server has no extensions; most servers have none.
+    # None if the server has no extensions.
     extensions: ExtensionPoints | None = None
-    # Exceptions that stop a request from outside, and are passed on. While `serve`
+    # Exceptions that stop a request from outside, and are not caught. While `serve`
     # receives Ctrl-C as a signal, a KeyboardInterrupt is a failure like any other.
     stops: tuple[type[BaseException], ...] = (trio.Cancelled, KeyboardInterrupt)
 
@@ -140,22 +134,22 @@ class Server(Generic[StateT]):
         telemetry: bool = False,
         extensions: Iterable[ServerExtension] = (),
     ) -> None:
-        _check_name(name)
-        _check_options(instructions, secret, limits, timeout, grace)
+        check_name(name)
+        check_options(instructions, secret, limits, timeout, grace)
         self.info = Implementation(
             name, version, title, description, icons, website_url
         )
         self.instructions = instructions
         self._extension_table = ExtensionTable()
         self.use_profile(profile)
-        self._create_environment(_with_timeout(limits or Limits(), timeout), secret)
+        self._create_environment(with_timeout(limits or Limits(), timeout), secret)
         self.subscriptions = Subscriptions(self._scopes_of_resource, self.ledger)
         self._create_registries(pages)
         # The names of the tools that waited when they were last called.
         self.tools_that_wait: set[str] = set()
-        # Tasks, of all conversations, that wait for the next call of such a tool.
+        # The number of tasks, of all conversations, that are idle: see `CallTasks`.
         self.idle_tasks = 0
-        # Bound once, because there may be many thousands of conversations.
+        # Bound once, because thousands of conversations may refer to it.
         self.on_conversation_closed = self._conversation_closed
         self.event_log = EventLog()
         self.grace = grace
@@ -170,14 +164,15 @@ class Server(Generic[StateT]):
         return f"<Server {self.info.name!r}: {len(self.tools)} tools>"
 
     def _create_environment(self, limits: Limits, secret: str | bytes | None) -> None:
-        self.environment = Environment(limits, _signing_secret(secret))
+        self.environment = Environment(limits, signing_secret(secret))
         self.limiter = Limiter(limits)
         self.ledger = Ledger(limits.memory)
+        self.turns = Turns()
 
     def _create_registries(self, pages: int | Pages | None) -> None:
-        changed = self.subscriptions.changed
+        changed = self.subscriptions.note_change
         environment = self.environment
-        paginate = pages if callable(pages) else in_pages_of(pages)
+        paginate = pages if callable(pages) else pages_of(pages)
         self.paginate = paginate
         self.tools = Registry("tool", paginate, changed, environment)
         self.resources = Registry("resource", paginate, changed, environment)
@@ -187,9 +182,9 @@ class Server(Generic[StateT]):
         self.watched = {}
 
     def use_profile(self, profile: str | None) -> None:
-        """Serve the revisions of a profile, or with None all revisions.
+        """Serve the revisions of a profile, or all revisions if it is None.
 
-        Conversations that have begun keep their revision.
+        Existing conversations keep their revision. Raises ValueError.
         """
         if profile is None:
             served = REVISIONS
@@ -197,13 +192,19 @@ class Server(Generic[StateT]):
             served = PROFILES[profile]
         else:
             known = ", ".join(PROFILES)
-            raise ValueError(f"profile {profile!r}: it is one of {known}, or none")
+            raise ValueError(
+                f"Server(profile): expected {known} or None, got {profile!r}"
+            )
         self.revisions = Revisions(
             self.info, self.instructions, served, self._extension_table
         )
 
     def use_limits(self, limits: Limits) -> None:
-        """Apply these limits from now on, and forget what clients have used so far."""
+        """Apply these limits from now on, and reset the rates of all clients.
+
+        Args:
+            limits: The limits, which replace all earlier ones.
+        """
         self.environment.limits = limits
         self.limiter = Limiter(limits)
         self.ledger.budget = limits.memory
@@ -230,8 +231,8 @@ class Server(Generic[StateT]):
 
         if self.is_running:
             raise RuntimeError(
-                f"server.add_extension({extension!r}): the server is running; add "
-                "extensions before, as in Server(extensions=[...])"
+                f"server.add_extension({extension!r}): the server is already running; "
+                "add extensions before, as in Server(extensions=[...])"
             )
         if self.extensions is None:
             self.extensions = ExtensionPoints(self._extension_table)
@@ -243,7 +244,7 @@ class Server(Generic[StateT]):
 
     def use_tasks(self) -> None:
         """Declare the tasks extension, because a tool uses it."""
-        raise NotImplementedError("only mcp_trio.Server has tasks")
+        raise NotImplementedError("only mcp_trio.Server supports tasks")
 
     @property
     def has_tasks(self) -> bool:
@@ -251,19 +252,19 @@ class Server(Generic[StateT]):
         return TASKS in (self.extensions or ())
 
     def use_store(self, store: str) -> None:
-        """Share what the server keeps with other processes, in the store at a URL."""
-        raise NotImplementedError("only mcp_trio.Server has stores")
+        """Share the server's state with other processes, in the store at a URL."""
+        raise NotImplementedError("only mcp_trio.Server supports stores")
 
     def use_apps(self) -> None:
         """Declare the apps extension, because a tool or a page uses it."""
-        raise NotImplementedError("only mcp_trio.Server has apps")
+        raise NotImplementedError("only mcp_trio.Server supports apps")
 
     def use_skills(self) -> None:
-        """Declare the skills extension, unless it is declared already."""
-        raise NotImplementedError("only mcp_trio.Server has skills")
+        """Declare the skills extension, unless it is already declared."""
+        raise NotImplementedError("only mcp_trio.Server supports skills")
 
     def refresh_call_hooks(self) -> None:
-        """Let each tool know which extensions take part in its calls."""
+        """Set the hooks of extensions that wrap the calls of each tool."""
         if self.extensions is not None:
             for tool in list(self.tools.values()):
                 tool.call_hooks = self.extensions.call_hooks(tool)
@@ -326,8 +327,39 @@ class Server(Generic[StateT]):
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a tool.
 
-        Use it as `@server.tool` or as `@server.tool(...)`, with the options of
-        `add_tool`.
+        Use it as `@server.tool` or as `@server.tool(...)`.
+
+        Args:
+            function: The function. Its parameters are the arguments of the tool.
+            name: The tool's name; by default, the name of the function.
+            title: Its name for people.
+            description: What it does, for the model; by default, from the docstring.
+            annotations: Hints about what it does.
+            icons: Its icons.
+            input_schema: The JSON Schema of its arguments; by default, from the
+                parameters.
+            output_schema: The JSON Schema of its structured content; by default, from
+                the return annotation.
+            meta: Its `_meta` in lists.
+            timeout: How many seconds the function may take. Replaces the server's
+                timeout.
+            rate: How often each client may call it, such as "10/m". Applies in addition
+                to the server's rate.
+            max_in_flight: How many calls may run at the same time. Applies in addition
+                to the server's number.
+            max_result: The largest result in bytes. Replaces the server's size.
+            scopes: The tool exists only for principals that have all of these scopes.
+            task: "optional" makes a task of each call if the client supports tasks, and
+                lets other clients wait for the result. "required" refuses other
+                clients.
+            ttl: How many seconds a task is kept.
+            poll_interval: How many seconds clients wait between two polls of a task.
+            retry: Run a task again if its process is lost. By default, the task fails.
+            manual_start: The function starts its task itself, with `ctx.start_task()`,
+                for example after asking the user something.
+            ui: The URI of the page that shows the tool's results: see `Server.ui`.
+            visibility: Who can call the tool: "model", "app" (the page), or both, which
+                is the default.
         """
 
         def register(function: F) -> F:
@@ -383,24 +415,9 @@ class Server(Generic[StateT]):
         ui: str | None = None,
         visibility: Iterable[Visibility] | None = None,
     ) -> F:
-        """Register a function as a tool, at any time, and announce it to clients.
+        """Register a function as a tool. Connected clients are notified.
 
-        `name`, `description`, `input_schema` and `output_schema` are read from the
-        function's name, docstring and annotations if they are not given.
-
-        `timeout` and `max_result` replace those of `Limits` for this tool; `rate` and
-        `max_in_flight` apply in addition to those. The tool exists only for principals
-        that have all of the `scopes`.
-
-        With `task="optional"`, clients that know tasks get one, and others wait for the
-        result; with `task="required"`, others are refused. A task is kept for `ttl`
-        seconds, and clients look at it every `poll_interval` seconds. `retry` says that
-        it may be run again if its process is lost. With `manual_start` the function
-        itself calls `ctx.start_task()`, for example after asking the client something.
-
-        `ui` is the URI of the page that shows the tool's results: see `Server.ui`.
-        `visibility` says who calls the tool, the "model" or the page, which is the
-        "app"; by default both do.
+        The options are those of `tool`.
         """
         from .features.tools import ServerTool, app_meta, task_options
 
@@ -439,7 +456,11 @@ class Server(Generic[StateT]):
         return function
 
     def remove_tool(self, name: str) -> None:
-        """Remove a tool, at any time, and announce it to clients."""
+        """Remove a tool. Connected clients are notified. Raises KeyError.
+
+        Args:
+            name: The name of the tool.
+        """
         self.tools.remove(name)
         self.tools_that_wait.discard(name)
 
@@ -463,7 +484,23 @@ class Server(Generic[StateT]):
     ) -> Callable[[F], F]:
         """Register the decorated function as a resource.
 
-        The options are those of `add_resource`.
+        A URI with variables, such as `notes://{id}`, is a resource template: the
+        function takes each variable as an argument.
+
+        Args:
+            uri: The URI of the resource, or of the template.
+            name: The resource's name; by default, the name of the function.
+            title: Its name for people.
+            description: What it contains; by default, from the docstring.
+            mime_type: Its MIME type; by default, from the value that the function
+                returns.
+            size: Its size in bytes. Templates have none.
+            icons: Its icons.
+            annotations: Hints for the client, such as who it is for.
+            meta: Its `_meta` in lists.
+            contents_meta: The `_meta` of its contents.
+            scopes: The resource exists only for principals that have all of these
+                scopes.
         """
         if not isinstance(uri, str):
             raise TypeError(
@@ -505,12 +542,9 @@ class Server(Generic[StateT]):
         contents_meta: Json | None = None,
         scopes: Iterable[str] = NO_SCOPES,
     ) -> F:
-        """Register a function that reads a resource, at any time, and announce it.
+        """Register a function that reads a resource. Connected clients are notified.
 
-        A URI with variables, such as `notes://{id}`, is a resource template: the
-        function takes each variable as an argument. `size` is in bytes; a template has
-        none. The resource exists only for principals that have all of the `scopes`.
-        `meta` is the `_meta` in lists, and `contents_meta` that of what is read.
+        The options are those of `resource`.
         """
         from .features.resources import ServerResource
 
@@ -535,7 +569,13 @@ class Server(Generic[StateT]):
         return function
 
     def remove_resource(self, uri: str) -> None:
-        """Remove a resource or a template, at any time, and announce it to clients."""
+        """Remove a resource or a template. Connected clients are notified.
+
+        Raises KeyError.
+
+        Args:
+            uri: The URI of the resource or the template.
+        """
         if uri in self.templates:
             self.templates.remove(uri)
         else:
@@ -543,18 +583,24 @@ class Server(Generic[StateT]):
         self.completers.pop(uri, None)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to a resource that its contents changed."""
-        self.subscriptions.changed("resources", uri)
+        """Notify subscribed clients that the contents of a resource have changed.
+
+        You may call this from any thread.
+
+        Args:
+            uri: The URI of the resource.
+        """
+        self.subscriptions.note_change("resources", uri)
         for server in self._included_by:
             server.resource_updated(uri)
 
     def find_resource(
         self, uri: str, principal: Principal | None = None
     ) -> ServerResource:
-        """Return the resource with this URI, else the first template that matches it.
+        """Return the resource with this URI, or else the first template that matches.
 
-        Raises ResourceNotFound if nothing matches, or if the principal may not use the
-        one that does. Another template that matches does not replace it.
+        Raises ResourceNotFound if there is none, or if the principal may not use it.
+        Other templates that match are not considered.
         """
         resource = self._match_resource(uri)
         if resource is None or not has_scopes(principal, resource.scopes):
@@ -608,8 +654,16 @@ class Server(Generic[StateT]):
     ) -> F | Callable[[F], F]:
         """Register the decorated function as a prompt.
 
-        Use it as `@server.prompt` or as `@server.prompt(...)`, with the options of
-        `add_prompt`.
+        Use it as `@server.prompt` or as `@server.prompt(...)`.
+
+        Args:
+            function: The function. Its parameters are the arguments of the prompt.
+            name: The prompt's name; by default, the name of the function.
+            title: Its name for people.
+            description: What it is for; by default, from the docstring.
+            icons: Its icons.
+            meta: Its `_meta` in lists.
+            scopes: The prompt exists only for principals that have all of these scopes.
         """
 
         def register(function: F) -> F:
@@ -637,11 +691,9 @@ class Server(Generic[StateT]):
         meta: Json | None = None,
         scopes: Iterable[str] = NO_SCOPES,
     ) -> F:
-        """Register a function as a prompt, at any time, and announce it to clients.
+        """Register a function as a prompt. Connected clients are notified.
 
-        `name` and `description` are read from the function's name and docstring if they
-        are not given; the prompt's arguments are the function's parameters. The prompt
-        exists only for principals that have all of the `scopes`.
+        The options are those of `prompt`.
         """
         from .features.prompts import ServerPrompt
 
@@ -658,7 +710,11 @@ class Server(Generic[StateT]):
         return function
 
     def remove_prompt(self, name: str) -> None:
-        """Remove a prompt, at any time, and announce it to clients."""
+        """Remove a prompt. Connected clients are notified. Raises KeyError.
+
+        Args:
+            name: The name of the prompt.
+        """
         self.prompts.remove(name)
         self.completers.pop(name, None)
 
@@ -667,9 +723,13 @@ class Server(Generic[StateT]):
     def complete(self, of: str, argument: str) -> Callable[[F], F]:
         """Register a function that completes an argument while a user types it.
 
-        `of` is the name of a prompt or the URI of a resource template. The function
-        takes the text so far. If it has a second parameter, that is a dictionary of the
-        other arguments.
+        The function takes the text so far. If it has a second parameter, that is a
+        dictionary of the other arguments. It returns a list of strings or a
+        `Completion`.
+
+        Args:
+            of: The name of a prompt, or the URI of a resource template.
+            argument: The name of the argument or the variable.
         """
 
         def register(function: F) -> F:
@@ -686,20 +746,21 @@ class Server(Generic[StateT]):
         item = self.prompts.get(of) or self.templates.get(of)
         if item is None:
             raise ValueError(
-                f"server.complete({of!r}): there is no such prompt or resource "
-                "template; add it first"
+                f"server.complete({of!r}): expected a prompt or a resource template "
+                "of this server; register it first"
             )
         where = f"server.complete({of!r}, {argument!r})"
         if argument not in item.properties:
-            raise ValueError(f"{where}: it has {[*item.properties] or 'none'}")
+            known = ", ".join(item.properties) or "none"
+            raise ValueError(f"{where}: expected one of its arguments: {known}")
         if argument in self.completers.get(of, ()):
-            raise ValueError(f"{where}: this argument has a completer already")
+            raise ValueError(f"{where}: this argument already has a completer")
         completer = Completer(function, argument)
         completer.environment = self.environment
         self.completers.setdefault(of, {})[argument] = completer
 
     def find_completer(self, of: str, argument: str) -> Completer | None:
-        """Return what completes an argument of a prompt or a template, or None."""
+        """Return the completer of an argument of a prompt or a template, or None."""
         own = self.completers.get(of, {}).get(argument)
         if own is not None:
             return own
@@ -711,7 +772,7 @@ class Server(Generic[StateT]):
         return None
 
     def use_completers(self, completers: dict[str, dict[str, Completer]]) -> None:
-        """Complete arguments with these in place of those that were registered."""
+        """Replace all completers with these."""
         for by_argument in completers.values():
             for completer in by_argument.values():
                 completer.environment = self.environment
@@ -720,7 +781,7 @@ class Server(Generic[StateT]):
 
     @property
     def has_completers(self) -> bool:
-        """Whether an argument has a completer, here or in an included server."""
+        """Whether this or an included server has a completer."""
         if self.completers:
             return True
         return any(inclusion.server.has_completers for inclusion in self.inclusions)
@@ -728,12 +789,14 @@ class Server(Generic[StateT]):
     # Middleware
 
     def middleware(self, function: MiddlewareT) -> MiddlewareT:
-        """Run the decorated function around every tool call, read and prompt.
+        """Register a function that wraps every tool call, resource read and prompt.
 
-        It is `async def f(call, proceed)`, where `call` is a `MiddlewareCall`, and
-        returns `await proceed(call)`, or another result instead. It may raise a
-        `ToolError` to refuse the call. The first function that is registered is the
-        outermost one.
+        The function that is registered first is the outermost.
+
+        Args:
+            function: `async def f(call, proceed)`, where `call` is a `MiddlewareCall`.
+                It returns `await proceed(call)`, or another result instead. It may
+                raise a `ToolError` to refuse the call.
         """
         from .middleware import check_middleware
 
@@ -744,15 +807,19 @@ class Server(Generic[StateT]):
     # Including other servers
 
     def include(self, other: Server[Any], /, *, prefix: str = "") -> None:
-        """Add the features of another server, before this one runs.
+        """Add the features of another server, before this server runs.
 
-        The names of its tools and prompts get the prefix; URIs stay as they are. Its
-        functions see the value of its own lifespan, which is entered after this
-        server's, and run within its own middleware, inside this server's. What is added
-        to it or removed from it later is added or removed here too.
+        The functions of the other server get the value of its own lifespan, which is
+        entered after that of this server. Its middleware runs inside this server's
+        middleware. Features that are later added to it or removed from it are added or
+        removed here too.
 
-        Everything else applies as this server has it: limits, access, store, profile,
-        pages and instructions. Raises ValueError if a name or a URI is taken.
+        Limits, access, store, profile, pages and instructions are those of this server.
+        Raises ValueError if a name or a URI is already taken.
+
+        Args:
+            other: The server to include.
+            prefix: A prefix for the names of its tools and prompts. URIs are unchanged.
         """
         from .include import Inclusion
 
@@ -770,16 +837,16 @@ class Server(Generic[StateT]):
         other._included_by = (*other._included_by, self)
 
     def includes(self, other: Server[Any]) -> bool:
-        """Whether this server is the other one, or includes it."""
+        """Return whether this server includes another one, or is the same."""
         if other is self:
             return True
         return any(inclusion.server.includes(other) for inclusion in self.inclusions)
 
     def _missing_extensions(self, other: Server[Any]) -> list[Callable[[], None]]:
-        """Return what declares the extensions that only an included server has so far.
+        """Return functions that declare the extensions that only another server has.
 
-        Raises ValueError for an extension of the user's own, as an object of it belongs
-        to one server.
+        Raises ValueError for a user's own extension, whose object can only belong to
+        one server.
         """
         if other.extensions is None:
             return []
@@ -794,8 +861,8 @@ class Server(Generic[StateT]):
                 continue
             if extension not in built_in:
                 raise ValueError(
-                    f"server.include({other!r}): it has the extension {extension!r}; "
-                    "give this server one too, as in Server(extensions=[...])"
+                    f"server.include({other!r}): it uses the extension {extension!r}; "
+                    "add it to this server too, as in Server(extensions=[...])"
                 )
             declarations.append(built_in[extension])
         return declarations
@@ -811,11 +878,14 @@ class Server(Generic[StateT]):
         self, function: Callable[P, AbstractAsyncContextManager[StateT]]
     ) -> Callable[P, AbstractAsyncContextManager[StateT]]: ...
     def lifespan(self, function: Callable[P, Any]) -> Callable[P, Any]:
-        """Register an async generator function that runs around everything else.
+        """Register a function that runs before the first request and after the last.
 
-        It is entered once per process, before the first request, and left when the
-        server has stopped. Functions get the yielded value as `ctx.lifespan`. The
-        lifespan may take one argument, the server.
+        The lifespan is entered once per process. Tools, resources and prompts get the
+        value that it yields as `ctx.lifespan`.
+
+        Args:
+            function: An async generator function that yields once, or a function that
+                returns an async context manager. It may take one argument, the server.
         """
         self._set_lifespan(function)
         return function
@@ -823,11 +893,11 @@ class Server(Generic[StateT]):
     def _set_lifespan(self, function: Callable[..., Any]) -> None:
         if not inspect.isasyncgenfunction(inspect.unwrap(function)):
             raise TypeError(
-                "@server.lifespan goes on an async function that yields once, "
-                f"not on {function!r}"
+                "@server.lifespan: expected an async function that yields once, "
+                f"got {function!r}"
             )
         if self._lifespan is not nullcontext:
-            raise ValueError("this server has a lifespan already")
+            raise ValueError("@server.lifespan: this server already has a lifespan")
         enter: Callable[..., AbstractAsyncContextManager[Any]] = function
         if inspect.isasyncgenfunction(function):
             enter = asynccontextmanager(function)
@@ -837,10 +907,10 @@ class Server(Generic[StateT]):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Accept conversations, within the lifespan, for as long as this is entered.
+        """Enter the lifespan, and accept conversations inside this block.
 
         Entering it again while the server runs does nothing. The first to enter must
-        leave last.
+        exit last.
         """
         if self.is_running:
             yield
@@ -857,7 +927,7 @@ class Server(Generic[StateT]):
                         yield
                 self.subscriptions.token = None
         except Exception as error:
-            # With a token, the exception is from the program inside the lifespan.
+            # If there is a token, the exception was raised inside the lifespan.
             if self.subscriptions.token is None:
                 error.add_note(LIFESPAN_FAILED)
             raise
@@ -866,7 +936,7 @@ class Server(Generic[StateT]):
 
     @asynccontextmanager
     async def within_lifespan(self) -> AsyncIterator[None]:
-        """Enter the lifespan of this server, and then those of the included ones."""
+        """Enter the lifespan of this server, and then those of included servers."""
         if self.is_running:
             yield
             return
@@ -887,32 +957,49 @@ class Server(Generic[StateT]):
 
     @property
     def scopes(self) -> frozenset[str]:
-        """Every scope that a tool, a resource, a template or a prompt requires."""
+        """All scopes that tools, resources, templates and prompts require."""
         registries = (self.tools, self.resources, self.templates, self.prompts)
         return NO_SCOPES.union(*(registry.scopes for registry in registries))
 
     def observe_requests(self, observer: RequestObserver) -> None:
-        """Tell an observer of every request that begins from now on."""
+        """Notify an observer of every request that begins from now on.
+
+        Args:
+            observer: An object with the methods `began(request)` and `ended(request,
+                seconds)`. They must return quickly, and must not raise exceptions.
+        """
         self.request_observers = (*self.request_observers, observer)
 
     def observe_sessions(self, observer: SessionObserver) -> None:
-        """Tell an observer of every session that ends from now on."""
+        """Notify an observer of every session that ends from now on.
+
+        Args:
+            observer: An object with the method `session_ended(conversation)`.
+        """
         self.session_observers = (*self.session_observers, observer)
 
     def stop_observing_sessions(self, observer: SessionObserver) -> None:
-        """Tell an observer no more."""
+        """Stop notifying an observer of sessions.
+
+        Args:
+            observer: The object that was passed to `observe_sessions`.
+        """
         self.session_observers = tuple(
             other for other in self.session_observers if other is not observer
         )
 
     def _conversation_closed(self, conversation: Conversation) -> None:
-        """End the subscriptions of a client that sends no more."""
-        self.subscriptions.closed(conversation)
+        """Remove the subscriptions of a client that has disconnected."""
+        self.subscriptions.remove(conversation)
         for observer in self.session_observers:
             observer.session_ended(conversation)
 
     def stop_observing_requests(self, observer: RequestObserver) -> None:
-        """Tell an observer no more."""
+        """Stop notifying an observer of requests.
+
+        Args:
+            observer: The object that was passed to `observe_requests`.
+        """
         self.request_observers = tuple(
             other for other in self.request_observers if other is not observer
         )
@@ -929,22 +1016,14 @@ class Server(Generic[StateT]):
         return features
 
     def note_that_it_waits(self, call: Call) -> None:
-        """Remember that this call of a tool has waited."""
+        """Note that this call of a tool has waited."""
         if call.method == "tools/call":
             self.tools_that_wait.add(call.params.name)
 
     def note_that_it_did_not_wait(self, call: Call) -> None:
-        """Remember that this call of a tool has not waited."""
+        """Note that this call of a tool has not waited."""
         if call.method == "tools/call":
             self.tools_that_wait.discard(call.params.name)
-
-
-def _check_name(name: object) -> None:
-    if not name or not isinstance(name, str):
-        raise TypeError(
-            f"Server(name): expected a string, got {name!r}; to register a function, "
-            "use @server.tool"
-        )
 
 
 def _check_inclusion(
@@ -956,57 +1035,13 @@ def _check_inclusion(
     if not isinstance(prefix, str):
         raise TypeError(f"{what}: expected a string as the prefix")
     if outer.is_running:
-        raise RuntimeError(f"{what}: the server is running; include others before")
+        raise RuntimeError(
+            f"{what}: the server is already running; include other servers before"
+        )
     if other.includes(outer):
         raise ValueError(f"{what}: a server cannot include itself")
     if other.access is not None:
         raise ValueError(
-            f"{what}: it has access=..., which would not apply here; give it to the "
-            "including server, and use scopes for what few may use"
+            f"{what}: the included server has access=..., which would not apply; give "
+            "it to the including server, and use scopes to restrict features"
         )
-
-
-def _check_options(
-    instructions: object,
-    secret: object,
-    limits: object,
-    timeout: float | None,
-    grace: float,
-) -> None:
-    _check_type("instructions", instructions, str | None)
-    _check_type("secret", secret, str | bytes | None)
-    _check_type("limits", limits, Limits | None)
-    must_be_seconds(timeout, "Server(timeout)")
-    must_be_seconds(grace, "Server(grace)", also=0)
-
-
-def _check_type(option: str, value: object, expected: type | UnionType) -> None:
-    if not isinstance(value, expected):
-        given = type(value).__name__
-        raise TypeError(f"Server({option}): expected {expected}, got {given}")
-
-
-def _with_timeout(limits: Limits, timeout: float | None) -> Limits:
-    """Return the limits with this timeout; None keeps theirs."""
-    return limits if timeout is None else replace(limits, timeout=timeout)
-
-
-def _signing_secret(secret: str | bytes | None) -> bytes:
-    """Return the secret that was given, or the environment's, or a new one.
-
-    Raises ValueError if it is so short that it could be guessed.
-    """
-    given = secret
-    where = "Server(secret)"
-    if given is None:
-        given = os.environ.get("MCP_TRIO_SECRET") or None
-        where = "MCP_TRIO_SECRET"
-    if given is None:
-        return secrets.token_bytes(SHORTEST_SECRET)
-    encoded = given.encode() if isinstance(given, str) else given
-    if len(encoded) < SHORTEST_SECRET:
-        raise ValueError(
-            f"{where}: expected at least {SHORTEST_SECRET} bytes, got {len(encoded)}; "
-            'make one: python -c "import secrets; print(secrets.token_urlsafe())"'
-        )
-    return encoded

@@ -1,6 +1,6 @@
-"""What a function sees of the task that it runs as.
+"""The interface between a function's context and the task that it runs as.
 
-The tasks extension provides it. Functions use it through their context.
+The tasks extension implements it.
 """
 
 from typing import Any, Protocol
@@ -9,9 +9,9 @@ from msgspec import Struct
 
 
 class TaskOptions(Struct, frozen=True):
-    """How calls of a tool become tasks: the options of `Server.tool`, in seconds.
+    """The task options of `Server.tool`. Durations are in seconds.
 
-    None means the server's value.
+    None means the default of the extension.
     """
 
     is_required: bool
@@ -26,25 +26,25 @@ class BackgroundTask(Protocol):
 
     @property
     def has_started(self) -> bool:
-        """Whether it is a task now. Until then it is a request as any other."""
+        """Whether it is a task now. Until then it is an ordinary request."""
 
     async def start(self) -> None:
-        """Become a task, if the client lets the call do so."""
+        """Become a task, if the client supports tasks."""
 
     async def report(self, message: str) -> None:
-        """Say in the status what the task is doing."""
+        """Set the status message."""
 
     async def all(self, *questions: Any) -> list[Any]:  # noqa: ANN401 (Questions)
-        """Ask the client, and wait for its answers."""
+        """Ask the client, and wait for all answers."""
 
 
 class NeverATask:
-    """A call of a tool that could be a task, by a client that does not know tasks."""
+    """A call of a tool with `task=`, by a client that does not support tasks."""
 
     has_started = False
 
     async def start(self) -> None:
-        """Go on as a request."""
+        """Continue as a request."""
 
     async def report(self, message: str) -> None:
         """Do nothing."""

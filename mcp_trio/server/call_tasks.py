@@ -1,8 +1,8 @@
-"""Tasks for calls that are expected to wait, which are used again.
+"""A pool of tasks for calls that are expected to wait.
 
-A new task with its cancel scope takes a third of the instructions of a call that waits
-once. Where many such calls follow one another, throughput over stdio is 1.4 times what
-it is with a new task for each call.
+Starting a task with its cancel scope takes a third of the instructions of a call that
+waits once. If there are many such calls, throughput over stdio is 1.4 times that of
+starting a task for each call.
 """
 
 from collections import deque
@@ -12,21 +12,20 @@ import trio
 
 from ..protocol.session import Call
 from .app import Server
-from .runner import SPOILED, innermost_scope, log
+from .runner import LEAKED_SCOPE, innermost_scope, log
 
-# Tasks of one server that may be idle. Each takes some 3 KB.
+# The maximum number of idle tasks of one server. Each takes about 3 KB.
 MOST_IDLE = 1000
-# Calls that may be about to begin. When there are as many, they begin before more
-# messages are read, while what they use is in the processor's caches. With a thousand
-# calls in flight, a call that waits once takes half of the time that it takes without
-# this bound.
+# The maximum number of calls that have not begun. Once it is reached, they begin before
+# more messages are read, while their data is in the processor's caches. With a thousand
+# calls in flight, this halves the time of a call that waits once.
 MOST_ABOUT_TO_BEGIN = 50
 
 
 class CallTasks:
-    """Runs calls of one conversation in tasks of their own.
+    """Runs the calls of one conversation in a pool of tasks.
 
-    Calls begin in their order, whichever task trio runs first.
+    Calls begin in order, whichever task trio schedules first.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class CallTasks:
         self._server = server
         self._nursery = nursery
         self._run = run
-        self._calls: deque[Call] = deque()  # that have not begun
+        self._calls: deque[Call] = deque()  # calls that have not begun
         self._idle = trio.lowlevel.ParkingLot()
         self._is_closed = False
 
@@ -49,11 +48,11 @@ class CallTasks:
 
     @property
     def is_full(self) -> bool:
-        """Whether calls should begin before there are more of them."""
+        """Whether the pending calls should begin before more are added."""
         return len(self._calls) >= MOST_ABOUT_TO_BEGIN
 
     def begin(self, call: Call) -> None:
-        """Let a call begin in an idle task, or in a new one."""
+        """Begin a call in an idle task, or in a new one."""
         self._calls.append(call)
         if self._idle:
             self._idle.unpark()
@@ -61,12 +60,12 @@ class CallTasks:
             self._nursery.start_soon(self._run_calls)
 
     def close(self) -> None:
-        """End each task as soon as it has no call."""
+        """Let each task exit as soon as it has no call."""
         self._is_closed = True
         self._idle.unpark_all()
 
     async def _run_calls(self) -> None:
-        """Run one call after the other, unless one is cancelled or spoils the task."""
+        """Run calls one after the other, until one is cancelled or leaks a scope."""
         task = trio.lowlevel.current_task()
         context = task.context
         try:
@@ -74,16 +73,16 @@ class CallTasks:
                 clean = innermost_scope(task)
                 while self._calls and not scope.cancel_called:
                     await self._run(self._calls.popleft(), scope)
-                    # A call leaves its own context in the task.
+                    # The call has replaced the task's context with its own.
                     task.context = context
                     if clean is None or innermost_scope(task) is not clean:
                         break
                     await self._wait_for_calls()
         except* RuntimeError:
-            log.exception(SPOILED)
+            log.exception(LEAKED_SCOPE)
 
     async def _wait_for_calls(self) -> None:
-        """Be idle until there are calls; return at once to end this task."""
+        """Wait until there are calls. Returns at once if this task should exit."""
         if self._is_closed or self._server.idle_tasks >= MOST_IDLE:
             return
         self._server.idle_tasks += 1

@@ -1,27 +1,27 @@
-"""How the server sends messages back to a client, whatever the transport."""
+"""The interfaces that transports implement to exchange messages with a client."""
 
 from typing import Protocol
 
 
 class Channel(Protocol):
-    """The way back to a client: a whole connection, or one HTTP response."""
+    """Sends messages to a client: over a connection, or in one HTTP response."""
 
     def send(self, message: bytes) -> None:
         """Queue one message. Never waits."""
 
     async def drained(self) -> None:
-        """Wait while the client is too far behind to be sent more."""
+        """Wait while too many messages are queued, because the client reads slowly."""
 
 
 class Wire(Channel, Protocol):
-    """One client's messages in both directions."""
+    """Exchanges messages with one client."""
 
     async def receive(self) -> list[bytes | None]:
-        """Wait for messages and return every complete one.
+        """Wait for messages and return all that are complete.
 
-        None takes the place of a message that was too large. An empty list means that
-        the client sends no more.
+        None replaces a message that was too large. An empty list means that the client
+        sends nothing more.
         """
 
     def flush(self) -> None:
-        """End the turn that `receive` began, and write its messages if possible."""
+        """Write the messages that were queued since `receive`, if possible."""

@@ -1,4 +1,4 @@
-"""What a request is charged from when it first waits until its end."""
+"""The memory that a request is charged for while it waits."""
 
 from msgspec import Raw
 
@@ -8,17 +8,17 @@ from .ledger import Holding, Ledger, Priority
 from .limiter import LISTENS
 from .request import Request
 
-# A request itself: its task, its frames, its place in the server's tables.
+# The bytes of a request without its params: its task, frames and table entries.
 REQUEST_SIZE = 2 * 1024
-# A URI that a client listens to, in addition to its characters.
+# The bytes of a URI that a client listens to, in addition to its characters.
 URI_SIZE = 256
-# Decoded JSON takes more memory than its bytes: so much for each array, object and
-# string, and for each item that follows another one.
+# The bytes of decoded JSON in addition to its text: for each array, object and string,
+# and for each further item.
 VALUE_SIZE = 64
 ITEM_SIZE = 32
 
-# While no more requests than this wait, those with few params are not charged. All of
-# them together take no more than a few megabytes, and most never become more.
+# Small requests are not charged while at most this number of requests wait, because
+# together they take only a few megabytes.
 FREE_REQUESTS = 500
 FREE_PARAMS = 256
 
@@ -26,7 +26,7 @@ FREE_PARAMS = 256
 def hold_request(ledger: Ledger, request: Request, total: int) -> Holding | None:
     """Charge the account of a request that begins to wait.
 
-    `total` is the number of requests that wait. Returns None if this one is free.
+    `total` is the number of requests that wait. Returns None if there is no charge.
     """
     raw = bytes(request.call.raw)
     is_listen = request.call.method == LISTENS
@@ -43,12 +43,12 @@ def hold_request(ledger: Ledger, request: Request, total: int) -> Holding | None
 
 
 def params_size(raw: bytes) -> int:
-    """Return how many bytes encoded params take, together with their values."""
+    """Return the memory for params, encoded and decoded, in bytes."""
     values = raw.count(b"{") + raw.count(b"[") + raw.count(b'"')
     return len(raw) + VALUE_SIZE * values + ITEM_SIZE * raw.count(b",")
 
 
 def _drop_raw(request: Request) -> None:
-    """Keep only the filters of a subscription, which may last for days."""
+    """Drop everything but the filter of a subscription, which may last for days."""
     request.call.raw = Raw(b"{}")
     request.call.params.meta = NO_META

@@ -1,11 +1,11 @@
 """Questions to the client: elicitation, sampling and roots.
 
-The same call works in every revision. In some revisions a server may send requests: the
-question is sent at once, and the function waits for the answer. In the others the
-function ends with `Unanswered`, and its request is answered with the open questions and
-a signed state. When the client comes back with the answers and the state, the function
-runs again from its beginning. Answers that were given before are in the state, and
-`once` keeps a step from being done twice.
+The API is the same for all revisions. If the revision has server requests, the question
+is sent immediately, and the function waits for the answer. Otherwise the function ends
+with `Unanswered`, and the response contains the open questions and a signed state. When
+the client repeats the request with its answers and the state, the function runs again
+from the beginning. The state contains earlier answers, and `once` avoids repeating a
+step.
 """
 
 import time
@@ -33,7 +33,12 @@ T = TypeVar("T")
 
 
 class Elicited(Struct, Generic[T]):
-    """A user's answer. `content` is the filled-in form, None unless it was accepted."""
+    """A user's answer to a form or a page.
+
+    Attributes:
+        action: "accept", "decline" or "cancel".
+        content: The completed form. None unless the user accepted.
+    """
 
     action: Literal["accept", "decline", "cancel"]
     content: T | None = None
@@ -45,7 +50,12 @@ class Elicited(Struct, Generic[T]):
 
 
 class Root(Struct):
-    """A folder, or another place, that the client lets the server work in."""
+    """A root: a folder or other location that the server may work in.
+
+    Attributes:
+        uri: Its URI, such as "file:///home/ada".
+        name: Its name for people.
+    """
 
     uri: str
     name: str | None = None
@@ -61,29 +71,29 @@ class _RootsResult(Struct):
 class Question(Struct, Generic[T], kw_only=True, rename="camel"):
     """A question to the client.
 
-    `key` names the question where questions are part of a result; by default a name is
-    made for it.
+    `key` identifies the question in revisions whose results contain questions. The
+    default is generated.
     """
 
     method: ClassVar[str]
-    # What the client must declare within its capability.
+    # The flags that the client must declare in its capability.
     needs: ClassVar[Json] = {}
     key: str | None = None
 
     @property
     def required(self) -> Json:
-        """What the client must declare to be asked, within its capability."""
+        """The flags that the client must declare in its capability."""
         return self.needs
 
     def params(self, revision: Revision) -> Json:
-        """Return the parameters, as the revision has them.
+        """Return the params for this revision.
 
         Raises ValueError if the question cannot be asked in this revision.
         """
         return {}
 
     def allowed_by(self, capability: Json) -> bool:
-        """Return whether a client that declares this capability can be asked."""
+        """Return whether a client with this capability supports the question."""
         return all(name in capability for name in self.needs)
 
     def read(self, answer: Raw) -> T:
@@ -94,8 +104,12 @@ class Question(Struct, Generic[T], kw_only=True, rename="camel"):
 class Elicit(Question[Elicited[T]]):
     """A form for the user.
 
-    `schema` is a flat dataclass, Struct, TypedDict or pydantic model whose fields are
-    the form's.
+    Attributes:
+        message: What the user is asked.
+        schema: A dataclass, Struct, TypedDict or pydantic model without nesting. Its
+            fields are the fields of the form.
+        key: A name for the question, if the order of questions can change when the
+            function runs again.
     """
 
     method = "elicitation/create"
@@ -105,7 +119,7 @@ class Elicit(Question[Elicited[T]]):
     def params(self, revision: Revision) -> Json:
         """Return the message and the form's schema."""
         form: Any = self.schema
-        # The revision that added questions by URL also added lists to forms.
+        # The revision that added URL elicitation also added lists to forms.
         has_lists = "url" in revision.table[self.method]
         return {
             "mode": "form",
@@ -114,7 +128,7 @@ class Elicit(Question[Elicited[T]]):
         }
 
     def allowed_by(self, capability: Json) -> bool:
-        """Return whether the client shows forms, as an empty capability says too."""
+        """Return whether the client supports forms, as with an empty capability."""
         return "form" in capability or "url" not in capability
 
     def read(self, answer: Raw) -> Elicited[T]:
@@ -129,7 +143,13 @@ class Elicit(Question[Elicited[T]]):
 class ElicitUrl(Question[Elicited[None]]):
     """A page for the user to visit.
 
-    Use it where the client must not see the data, such as a login or a payment.
+    Use it for data that the client must not see, such as a login or a payment.
+
+    Attributes:
+        message: Why the user should visit the page.
+        url: The address of the page.
+        id: Identifies this visit, for your page.
+        key: A name for the question, as in `Elicit`.
     """
 
     method = "elicitation/create"
@@ -139,10 +159,10 @@ class ElicitUrl(Question[Elicited[None]]):
     id: str
 
     def params(self, revision: Revision) -> Json:
-        """Return the message and the page's address."""
+        """Return the message and the page's URL."""
         if "url" not in revision.table[self.method]:
             raise ValueError(
-                f"protocol revision {revision.name} cannot send a user to a page"
+                f"protocol revision {revision.name} does not support URL elicitation"
             )
         return {
             "mode": "url",
@@ -159,9 +179,21 @@ class ElicitUrl(Question[Elicited[None]]):
 class Sample(Question[Sampled]):
     """A conversation for the client's model to continue.
 
-    `messages` is a text, or a list of messages: texts, dicts with the protocol's keys,
-    `SamplingMessage`, `PromptMessage`, and earlier answers (`Sampled`) with the results
-    of the tools that they use.
+    Attributes:
+        messages: A text, or a list of messages: texts, dicts with the protocol's keys,
+            `SamplingMessage`, `PromptMessage`, and earlier answers (`Sampled`) with the
+            results of the tools that they use.
+        max_tokens: The most tokens that the model may write.
+        system_prompt: The system prompt.
+        temperature: How random the answer is.
+        stop_sequences: Texts that end the answer.
+        model_preferences: Which model to use, as the protocol defines it.
+        include_context: "none", "thisServer" or "allServers".
+        metadata: Anything for the provider of the model.
+        tools: Tools that the model may use: `Tool` objects, or dicts with the
+            protocol's keys.
+        tool_choice: "auto", "required" or "none".
+        key: A name for the question, as in `Elicit`.
     """
 
     method = "sampling/createMessage"
@@ -178,7 +210,7 @@ class Sample(Question[Sampled]):
 
     @property
     def required(self) -> Json:
-        """What the client must declare to be asked."""
+        """The flags that the client must declare in its capability."""
         return {} if self.tools is None else {"tools": {}}
 
     def params(self, revision: Revision) -> Json:
@@ -191,7 +223,7 @@ class Sample(Question[Sampled]):
         return options
 
     def _messages_for(self, revision: Revision) -> list[SamplingMessage]:
-        """Return the messages; in older revisions each has one block of content."""
+        """Return the messages. In older revisions, each has a single content block."""
         messages = read_messages(self.messages)
         if ToolUse in revision.table:
             return messages
@@ -205,12 +237,12 @@ class Sample(Question[Sampled]):
         )
         if self.tools is not None or uses_tools:
             raise ValueError(
-                f"protocol revision {revision.name} has no tools in sampling"
+                f"protocol revision {revision.name} does not support tools in sampling"
             )
         return separate
 
     def allowed_by(self, capability: Json) -> bool:
-        """Return whether the client samples, with tools if there are any."""
+        """Return whether the client supports sampling, with tools if there are any."""
         return self.tools is None or "tools" in capability
 
     def read(self, answer: Raw) -> Sampled:
@@ -219,12 +251,16 @@ class Sample(Question[Sampled]):
 
 
 class Roots(Question[list[Root]]):
-    """The places that the client lets the server work in."""
+    """The roots: the folders that the server may work in.
+
+    Attributes:
+        key: A name for the question, as in `Elicit`.
+    """
 
     method = "roots/list"
 
     def read(self, answer: Raw) -> list[Root]:
-        """Decode the list of places."""
+        """Decode the list of roots."""
         return json.decode(answer, type=_RootsResult).roots
 
 
@@ -232,13 +268,13 @@ class Roots(Question[list[Root]]):
 
 
 class ClientRequests:
-    """The questions that one request asks, and the answers so far."""
+    """The questions of one request, and the answers so far."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
         self._revision: Any = request.call.revision
         self._count = 0
-        self._open: dict[str, Json] = {}  # questions without an answer, by their keys
+        self._open: dict[str, Json] = {}  # key -> a question without an answer
         self._state = RequestState(_digest(request), expires=0)
         if self._revision.opens:
             return
@@ -249,7 +285,7 @@ class ClientRequests:
             self._state.answers.update(params.input_responses)
 
     async def all(self, *questions: Question[T]) -> list[T]:
-        """Return the answers, in order.
+        """Ask the questions, and return the answers in order.
 
         Raises MissingClientCapability, AskFailed or Unanswered.
         """
@@ -263,14 +299,14 @@ class ClientRequests:
         return answers
 
     async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
-        """Do a step, or return the JSON of its result from when it was first done."""
+        """Run a step, or return its earlier result from the state."""
         if key not in self._state.done:
             self._state.done[key] = Raw(json.encode(await step()))
         done: T = json.decode(self._state.done[key])
         return done
 
     async def _ask_now(self, question: Question[T]) -> T:
-        """Send the question and wait for the answer."""
+        """Send a question, and wait for the answer."""
         params = question.params(self._revision)
         answer = await self._request.conversation.ask(
             question.method, params, self._request.channel, self._revision
@@ -283,7 +319,7 @@ class ClientRequests:
             ) from None
 
     def _recall(self, question: Question[Any]) -> Any:
-        """Return the answer, or note that the question is open."""
+        """Return the answer from the state, or note that the question is open."""
         params = question.params(self._revision)
         request = self._revision.input_request(question.method, params)
         self._count += 1
@@ -299,25 +335,25 @@ class ClientRequests:
             ) from None
 
     def _make_key(self, method: str, request: Json) -> str:
-        """Return a key made of the question's position and its digest.
+        """Return a key that consists of the question's position and digest.
 
-        If the function asks something else when it runs again, the old answer is not
-        taken for an answer to the new question.
+        So if the function asks a different question when it runs again, the old answer
+        is not used for it.
         """
         capability = method.partition("/")[0]
         digest = sha256(json.encode(request)).hexdigest()[:8]
         return f"{self._count}-{capability}-{digest}"
 
     def _result(self) -> bytes:
-        """Return the result that holds the open questions."""
+        """Return the result with the open questions."""
         self._state.expires = time.time() + STATE_LIFETIME
         sealed = seal(self._request.environment.secret, json.encode(self._state))
         return jsonrpc.encode(self._revision.input_required(self._open, sealed))
 
     def _unsealed(self, sealed: str) -> RequestState:
-        """Return the state that the client has brought back.
+        """Return the state that the client has sent back.
 
-        Raises InvalidParams if it was not given for this request.
+        Raises InvalidParams if it does not belong to this request.
         """
         where = "Invalid params: $.params.requestState"
         try:
@@ -335,20 +371,20 @@ class ClientRequests:
 
 
 def check_capability(question: Question[Any], request: Request) -> None:
-    """Check that a request's client can be asked.
+    """Check that a request's client supports a question.
 
-    Raises MissingClientCapability, or AskFailed if the server keeps no sessions.
+    Raises MissingClientCapability, or AskFailed if the server has no sessions.
     """
     revision = request.call.revision
     if revision.opens and not revision.keeps_sessions:
         raise AskFailed(
-            f"{question.method} needs a session in revision {revision.name}, and this "
-            "server keeps none"
+            f"{question.method} needs a session in revision {revision.name}, but this "
+            "server is stateless"
         )
     # A method is named after the capability that it needs: sampling/createMessage.
     name = question.method.partition("/")[0]
     capability = getattr(request.capabilities, name)
-    is_known = question.method in revision.asks
+    is_known = question.method in revision.server_requests
     if (
         not is_known
         or not isinstance(capability, dict)
@@ -358,11 +394,11 @@ def check_capability(question: Question[Any], request: Request) -> None:
 
 
 def _digest(request: Request) -> str:
-    """Return a digest that distinguishes this request from others.
+    """Return a digest that identifies this request.
 
     It covers the server, the revision, the principal, the method, and the tool, prompt
-    or resource with its arguments. So a state that one server has signed is of no use
-    at another server with the same secret.
+    or resource with its arguments. So a signed state cannot be used for another
+    request, or at another server with the same secret.
     """
     about: Json = json.decode(request.call.raw)
     revision = request.call.revision
@@ -379,7 +415,7 @@ def _digest(request: Request) -> str:
 
 
 def _principal_name(principal: Principal | None) -> str | None:
-    # The owner of a process has another name on another machine.
+    # The owner of a process may have a different name on another machine.
     if principal is None or isinstance(principal, Owner):
         return None
     return principal.name

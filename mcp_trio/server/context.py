@@ -1,4 +1,4 @@
-"""Context: what a tool, a resource or a prompt sees of the request that runs it."""
+"""Context: the request that a tool, a resource or a prompt runs for."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf, isfinite
@@ -32,44 +32,60 @@ else:
 
 T = TypeVar("T")
 
-# Seconds in which a function that reports one thing after the other lets other tasks
-# run only once. See `Context._let_others_run`.
+# The minimum seconds between two checkpoints of a function that reports progress or
+# logs in a loop. See `Context._checkpoint`.
 BURST = 0.0002
 
 
 class ConnectedClient(msgspec.Struct, frozen=True):
-    """The client that made a request: its name, its version and what it can do.
+    """The client that made a request.
 
-    The client says this of itself, so do not decide by it who may do what.
+    The client chooses these values, so do not use them to decide who may do what.
+
+    Attributes:
+        name: The client's name.
+        version: The client's version.
+        capabilities: What the client supports.
+        renders_apps: Whether the client shows the page that belongs to a tool.
     """
 
     name: str
     version: str
     capabilities: ClientCapabilities
-    # Whether it shows the page that belongs to a tool.
+    # Whether it shows the pages of tools.
     renders_apps: bool = False
 
     def supports(self, capability: str) -> bool:
-        """Return whether the client has a capability, such as "sampling"."""
+        """Return whether the client has a capability.
+
+        Args:
+            capability: The name of the capability, such as "sampling".
+        """
         return getattr(self.capabilities, capability, None) not in (None, msgspec.UNSET)
 
 
 class Context(Generic[StateT]):
-    """The request that runs a function: its progress, its log, and its client.
+    """The request that a function runs for: its progress, its log and its client.
 
-    A function gets one through a parameter annotated with this class, or with
+    A function gets it as a parameter that is annotated with this class, or with
     `Context[State]`, where `State` is the type of the lifespan's value. The parameter
     is not part of the function's schema.
+
+    Attributes:
+        revision: The name of the request's protocol revision.
+        principal: The authenticated caller. Over stdio, the owner of the process; over
+            HTTP without authentication, None.
+        lifespan: The value that the lifespan yielded.
     """
 
     # The protocol revision that the request is served in.
     revision: str
-    # Who makes the request: over stdio the owner of the process, over HTTP the owner of
-    # the token, and None if the server requires no token.
+    # The authenticated caller: on stdio the owner of the process, over HTTP that of the
+    # token. None if the server does not require a token.
     principal: Principal | None
     # The value that the lifespan of the function's server yielded.
     lifespan: StateT
-    # Set when the function first asks the client.
+    # Set when the function first asks the client a question.
     _client_requests: "ClientRequests | None" = None
 
     def __init__(self, request: Request, environment: Environment) -> None:
@@ -93,13 +109,13 @@ class Context(Generic[StateT]):
 
     @property
     def headers(self) -> Headers:
-        """The HTTP request's headers, without credentials; empty on stdio."""
+        """The headers of the HTTP request, without credentials. Empty on stdio."""
         headers = getattr(self._request.channel, "headers", None)
         return NO_HEADERS if headers is None else Headers(headers)
 
     @property
     def client(self) -> ConnectedClient | None:
-        """The client's name, version and capabilities, if it has told them."""
+        """The client's name, version and capabilities, or None if unknown."""
         call = self._request.call
         if call.revision.opens:
             session = self._request.conversation.session
@@ -121,7 +137,7 @@ class Context(Generic[StateT]):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Values that middleware hands down, as long as the request runs."""
+        """Values that middleware passes to functions, while the request runs."""
         if self._request.state is None:
             self._request.state = {}
         return self._request.state
@@ -136,16 +152,19 @@ class Context(Generic[StateT]):
         """Return the client's settings for an extension of this server.
 
         None means that the client has not declared the extension.
+
+        Args:
+            identifier: The name of the extension, such as "com.example/clock".
         """
         extensions = self._request.conversation.session.revisions.extensions
         return extensions.declared(self._request.capabilities).get(identifier)
 
     @property
     def renders_apps(self) -> bool:
-        """Whether the client shows the page that belongs to a tool.
+        """Whether the client shows the pages of tools.
 
-        If not, the text of the result is all that its user sees. Unlike `client`, this
-        is known of clients that do not say their name too.
+        Otherwise its user only sees the text of the result. Unlike `client`, this is
+        also available if the client does not send its name.
         """
         return renders_apps(self.extension(APPS))
 
@@ -156,6 +175,11 @@ class Context(Generic[StateT]):
 
         The report is sent only if `done` has increased. A task shows the message in its
         status, or without one, how much is done.
+
+        Args:
+            done: How much is done, in any unit.
+            total: How much there is to do, if that is known.
+            message: What is being done, for people.
         """
         task = self._request.task
         if task is not None and task.has_started:
@@ -170,15 +194,20 @@ class Context(Generic[StateT]):
             revision = self._request.call.revision
             report = revision.progress(token, done, total, message)
             self._request.send(report)
-        await self._let_others_run()
+        await self._checkpoint()
 
     async def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Send the client a log message, if it asked for messages of this level.
 
-        `data` is a string or anything else that can be encoded as JSON.
+        Args:
+            level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
+                "emergency".
+            data: A string, or anything else that can be encoded as JSON.
+            logger: The name of the logger.
         """
         if level not in LEVELS:
-            raise ValueError(f"log level {level!r}: it is one of {', '.join(LEVELS)}")
+            known = ", ".join(LEVELS)
+            raise ValueError(f"ctx.log(level): expected one of {known}, got {level!r}")
         call = self._request.call
         if call.revision.opens:
             lowest = self._request.conversation.session.log_level or "info"
@@ -187,29 +216,49 @@ class Context(Generic[StateT]):
         if lowest and LEVELS.index(level) >= LEVELS.index(lowest):
             if isinstance(data, str):
                 data = strip_controls(data)
-            # Encoded here, so that nothing changes it: null stays, as does a Struct.
+            # Encoded here, because `Revision.permitted` would drop null and fields.
             params = {
                 "level": call.revision.levels[level],
                 "logger": logger,
                 "data": msgspec.Raw(encode(data)),
             }
-            self._request.tell("notifications/message", params)
-        await self._let_others_run()
+            self._request.notify("notifications/message", params)
+        await self._checkpoint()
 
     async def debug(self, data: object, logger: str | None = None) -> None:
-        """Send a log message of the level "debug"."""
+        """Send a log message of the level "debug".
+
+        Args:
+            data: A string, or anything else that can be encoded as JSON.
+            logger: The name of the logger.
+        """
         await self.log("debug", data, logger)
 
     async def info(self, data: object, logger: str | None = None) -> None:
-        """Send a log message of the level "info"."""
+        """Send a log message of the level "info".
+
+        Args:
+            data: A string, or anything else that can be encoded as JSON.
+            logger: The name of the logger.
+        """
         await self.log("info", data, logger)
 
     async def warning(self, data: object, logger: str | None = None) -> None:
-        """Send a log message of the level "warning"."""
+        """Send a log message of the level "warning".
+
+        Args:
+            data: A string, or anything else that can be encoded as JSON.
+            logger: The name of the logger.
+        """
         await self.log("warning", data, logger)
 
     async def error(self, data: object, logger: str | None = None) -> None:
-        """Send a log message of the level "error". The request goes on."""
+        """Send a log message of the level "error". The function continues.
+
+        Args:
+            data: A string, or anything else that can be encoded as JSON.
+            logger: The name of the logger.
+        """
         await self.log("error", data, logger)
 
     async def elicit(
@@ -217,8 +266,12 @@ class Context(Generic[StateT]):
     ) -> "Elicited[T]":
         """Ask the user to fill in a form.
 
-        `schema` is a flat dataclass, Struct, TypedDict or pydantic model whose fields
-        are the form's.
+        Args:
+            message: What the user is asked.
+            schema: A dataclass, Struct, TypedDict or pydantic model without nesting.
+                Its fields are the fields of the form.
+            key: A name for the question, if the order of questions can change when the
+                function runs again.
         """
         from .client_requests import Elicit
 
@@ -231,8 +284,14 @@ class Context(Generic[StateT]):
     ) -> "Elicited[None]":
         """Ask the user to visit a page.
 
-        An accepted answer means that the user agreed to visit it, and may not have
-        finished there.
+        An accepted answer means that the user agreed to visit the page. The user may
+        not have finished there.
+
+        Args:
+            message: Why the user should visit the page.
+            url: The address of the page.
+            id: Identifies this visit, for your page.
+            key: A name for the question, as for `elicit`.
         """
         from .client_requests import ElicitUrl
 
@@ -257,11 +316,22 @@ class Context(Generic[StateT]):
     ) -> "Sampled":
         """Ask the client's model to continue a conversation.
 
-        `messages` is a text, or a list of messages: texts, dicts with the protocol's
-        keys, `SamplingMessage`, and earlier answers with the results of the tools that
-        they use. The model may use `tools`; run those in the answer's `tool_uses`, and
-        ask again with the answer and the results. `tool_choice` is "auto", "required"
-        or "none".
+        Args:
+            messages: A text, or a list of messages: texts, dicts with the protocol's
+                keys, `SamplingMessage`, and earlier answers with the results of the
+                tools that they use.
+            max_tokens: The most tokens that the model may write.
+            system_prompt: The system prompt.
+            temperature: How random the answer is.
+            stop_sequences: Texts that end the answer.
+            model_preferences: Which model to use, as the protocol defines it.
+            include_context: "none", "thisServer" or "allServers".
+            metadata: Anything for the provider of the model.
+            tools: Tools that the model may use: `Tool` objects, or dicts with the
+                protocol's keys. Run those in the answer's `tool_uses`, and ask again
+                with the answer and their results.
+            tool_choice: "auto", "required" or "none".
+            key: A name for the question, as for `elicit`.
         """
         from .client_requests import Sample
 
@@ -282,14 +352,22 @@ class Context(Generic[StateT]):
         return answer
 
     async def roots(self, *, key: str | None = None) -> "list[Root]":
-        """Ask the client for the places that it lets the server work in."""
+        """Ask the client which folders or other places the server may work in.
+
+        Args:
+            key: A name for the question, as for `elicit`.
+        """
         from .client_requests import Roots
 
         (answer,) = await self._ask(Roots(key=key))
         return answer
 
     async def ask(self, *questions: "Question[Any]") -> list[Any]:
-        """Ask several questions in one round. The answers are in the same order."""
+        """Ask several questions in one round. The answers are in the same order.
+
+        Args:
+            questions: `Elicit`, `ElicitUrl`, `Sample` and `Roots` objects.
+        """
         return await self._ask(*questions)
 
     async def _ask(self, *questions: "Question[T]") -> list[T]:
@@ -300,34 +378,41 @@ class Context(Generic[StateT]):
         return await self._questions.all(*questions)
 
     async def once(self, key: str, step: Callable[[], Awaitable[T]]) -> T:
-        """Do a step once, even if the function runs again after a question is answered.
+        """Run a step once, even if the function runs again after a question.
 
-        Return the step's result, which must be JSON. The client keeps it until the
-        request ends: it can read it, but not change it.
+        Returns the step's result, which must be JSON. The client keeps the result until
+        the request ends: it can read it, but not change it.
+
+        Args:
+            key: A name for the step, unique in the function.
+            step: An async function without parameters.
         """
         return await self._questions.once(key, step)
 
     async def start_task(self) -> None:
-        """Answer the request now, and go on as a task.
+        """Respond to the request now, and continue as a task.
 
-        For tools with `task=` and `manual_start=True`, which first ask the client what
-        they need to know. Clients that do not know tasks wait for the result as usual.
+        This is for tools with `task=` and `manual_start=True`, which may ask the client
+        questions first. Clients without tasks wait for the result as usual.
         """
         task = self._request.task
         if task is None:
             raise RuntimeError(
-                "ctx.start_task() is for tools with "
+                "ctx.start_task(): expected a tool with "
                 "@server.tool(task='optional', manual_start=True)"
             )
         await task.start()
 
     async def close_stream(self, retry: float = 1.0) -> None:
-        """Close the client's connection and go on working.
+        """Close the client's connection and continue working.
 
-        The client comes back for the result, after `retry` seconds. Use this for long
-        work over HTTP. If the client has no way to come back, this does nothing.
+        The client reconnects to get the result. Use this for long work over HTTP. If
+        the client has no way to reconnect, this does nothing.
+
+        Args:
+            retry: How many seconds the client waits before it reconnects.
         """
-        # Only HTTP's channels have it.
+        # Only HTTP channels have this method.
         release_client = getattr(self._request.channel, "release_client", None)
         if release_client is not None:
             release_client(round(retry * 1000))
@@ -341,21 +426,21 @@ class Context(Generic[StateT]):
             self._client_requests = ClientRequests(self._request)
         return self._client_requests
 
-    async def _let_others_run(self) -> None:
-        """Let other tasks run, unless they just could.
+    async def _checkpoint(self) -> None:
+        """Execute a checkpoint, unless there was one within `BURST` seconds.
 
-        Reports that follow one another at once leave together, at the latest when the
-        function next waits. A hundred of them take 30 % fewer instructions than with a
-        checkpoint after each.
+        Reports in a burst are sent together, at the latest when the function next
+        waits. A hundred reports take 30 % fewer instructions than with a checkpoint
+        after each.
         """
-        await self._request.channel.drained()
         if perf_counter() < self._burst_ends:
             await trio.lowlevel.checkpoint_if_cancelled()
             return
+        await self._request.channel.drained()
         await trio.lowlevel.checkpoint()
         self._burst_ends = perf_counter() + BURST
 
 
 def _how_much(done: float, total: float | None) -> str:
-    """Return progress in words, for a report without a message."""
+    """Return the default message of a progress report."""
     return f"{done:g}" if total is None else f"{done:g} of {total:g}"

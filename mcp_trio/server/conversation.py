@@ -1,4 +1,4 @@
-"""One client as the server sees it: its session, its requests, our questions to it."""
+"""Conversation: one client's session, its requests, and the questions sent to it."""
 
 import secrets
 from collections.abc import Callable
@@ -16,32 +16,31 @@ from .channel import Channel
 from .exceptions import AskFailed
 
 Sender = Literal["client", "server"]
-# Called with every message that passes in a conversation: by whom it was sent, and its
-# bytes.
+# Called with each message of a conversation: its sender and its bytes.
 MessageObserver = Callable[["Conversation", Sender, bytes], None]
 
 
 class PendingQuestion(Struct):
     """A question that was sent to the client."""
 
-    settled: trio.Event  # the client has answered, or never will
+    settled: trio.Event  # set when the client has answered, or can no longer answer
     answer: Answer | None = None
 
 
-# Shared by all conversations that have no requests and no questions yet. It is replaced
-# before anything is put into it: of ten thousand sessions, most are idle.
+# Shared by all conversations without requests and questions, because most of ten
+# thousand sessions are idle. It is replaced before anything is added.
 EMPTY: dict[Any, Any] = {}
 
 
 def _do_nothing(conversation: "Conversation") -> None:
-    """Do nothing when a conversation is closed."""
+    """The default callback."""
 
 
 class Conversation:
-    """What the server knows of one client.
+    """One client's session, its requests, and the questions sent to it.
 
-    `cancel_scopes` has an entry for each request that is waiting for something;
-    `waiting` counts them, without subscriptions.
+    `cancel_scopes` has an entry for each request that waits. `waiting` is the number of
+    these requests, without subscriptions.
     """
 
     __slots__ = (
@@ -57,9 +56,9 @@ class Conversation:
         "transport",
         "waiting",
     )
-    # False for a conversation that consists of a single HTTP request.
-    is_lasting = True
-    # Whether all processes that share the server's store serve this client.
+    # False if the conversation consists of a single HTTP request.
+    is_persistent = True
+    # Whether all processes that share the store serve this client.
     is_shared = False
 
     def __init__(
@@ -82,10 +81,10 @@ class Conversation:
         self.waiting = 0
         self.cancel_scopes: dict[jsonrpc.Id, trio.CancelScope] = EMPTY
         self._questions: dict[str, PendingQuestion] = EMPTY
-        # None once it was called: the client sends no more.
+        # None once it was called, after which the client sends nothing.
         self._on_close: Callable[[Conversation], None] | None = on_close
 
-    def tell(
+    def notify(
         self,
         method: str,
         params: Json,
@@ -94,12 +93,12 @@ class Conversation:
     ) -> None:
         """Send a notification, if the revision has it.
 
-        Without a channel, it is an announcement that belongs to no request.
+        Without a channel, it does not belong to a request.
         """
-        spoken = revision or self.session.revision
-        if spoken is None:
+        revision = revision or self.session.revision
+        if revision is None:
             return
-        message = spoken.notification(method, params)
+        message = revision.notification(method, params)
         if message is not None:
             self.send(message, channel or self.channel)
 
@@ -114,7 +113,7 @@ class Conversation:
     ) -> Raw:
         """Send the client a request and wait for its result. Raises AskFailed.
 
-        For revisions whose server may send requests.
+        Only for revisions with server requests.
         """
         id = self.new_question_id()
         question = PendingQuestion(trio.Event())
@@ -128,24 +127,24 @@ class Conversation:
         except trio.Cancelled:
             reason = "the request that asked was cancelled"
             cancelled = {"requestId": id, "reason": reason}
-            self.tell("notifications/cancelled", cancelled, channel, revision)
+            self.notify("notifications/cancelled", cancelled, channel, revision)
             raise
         finally:
             del self._questions[id]
         answer = question.answer
         if answer is None:
-            raise AskFailed("the client has gone")
+            raise AskFailed(f"the client disconnected before it answered {method}")
         if answer.result is None:
             error = bytes(answer.error or b"").decode()
             raise AskFailed(f"the client answered {method} with an error: {error}")
         return answer.result
 
     def new_question_id(self) -> str:
-        """Return an id that cannot be guessed: whoever knows it can answer."""
+        """Return an id that cannot be guessed, so that only the client can answer."""
         return f"ask-{secrets.token_hex(8)}"
 
     def answer_question(self, answer: Answer) -> None:
-        """Hand the client's answer to whoever waits for it; ignore any other."""
+        """Deliver an answer to the request that waits for it. Ignore unknown ids."""
         question = (
             self._questions.get(answer.id) if isinstance(answer.id, str) else None
         )
@@ -154,18 +153,18 @@ class Conversation:
             question.settled.set()
 
     def settle_questions(self) -> None:
-        """Expect no answers any more."""
+        """Stop waiting for answers."""
         for question in self._questions.values():
             question.settled.set()
 
     async def save(self) -> None:
-        """Store what the client has set in its session, if the session is shared.
+        """Store the session's settings, if the session is shared.
 
         Raises ServiceUnavailable.
         """
 
     def cancel_elsewhere(self, id: jsonrpc.Id) -> None:
-        """Cancel a request that does not run here, if the session is shared."""
+        """Cancel a request that runs in another process, if the session is shared."""
 
     def add_cancel_scope(self, id: jsonrpc.Id, scope: trio.CancelScope) -> None:
         """Let the client cancel a request from now on."""
@@ -174,7 +173,7 @@ class Conversation:
         self.cancel_scopes[id] = scope
 
     def close(self) -> None:
-        """The client sends no more: nothing will answer our questions."""
+        """Note that the client sends nothing more, and does not answer questions."""
         on_close = self._on_close
         self._on_close = None
         self.settle_questions()

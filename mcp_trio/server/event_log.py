@@ -1,7 +1,7 @@
-"""The server's lines in the log: refusals, failures and slow calls.
+"""Logs refusals, failures and slow calls.
 
-A client that floods the server does not flood its log: lines about the same event by
-the same sender are counted, and summarized once a second.
+A client that floods the server does not flood the log: after some records of an event
+by the same sender, further ones are counted, and summarized once a second.
 """
 
 import logging
@@ -17,40 +17,38 @@ from .request import Request
 
 log = logging.getLogger("mcp_trio")
 
-# Lines per second about the same event by the same sender.
+# The maximum number of records per second of the same event by the same sender.
 MOST_LINES = 10
-# Senders that are distinguished within a second.
-MOST_TOLD_APART = 1000
-# Seconds after which a call is slow. Many clients give up after 60, and people before
-# that; a tool that is known to take longer can report its progress.
+# The maximum number of senders that are distinguished within a second.
+MOST_SENDERS = 1000
+# Seconds after which a call is slow. Many clients time out after 60.
 SLOW = 10.0
-# Characters of a call's arguments in a line.
+# The maximum number of characters of a call's arguments in a record.
 MOST_ARGUMENTS = 1000
 
 
 class EventLog:
-    """One server's lines. Each has its fields in the record's attributes.
+    """The log of one server's requests. Records have their fields as attributes.
 
-    `with_arguments` adds what calls were given, which may be confidential.
+    `with_arguments` adds the arguments of calls, which may be confidential.
     """
 
     def __init__(self) -> None:
         self.with_arguments = False
-        # Lines within this second, by event and sender.
+        # The number of records within this second, by event and sender.
         self._lines: Counter[tuple[str, str]] = Counter()
 
-    def turned_away(self, who: str, status: int, reply: bytes) -> None:
-        """Log an HTTP request that was refused with this reply."""
+    def log_rejection(self, who: str, status: int, reply: bytes) -> None:
+        """Log an HTTP request that was rejected with this reply."""
         why = json.decode(reply)["error"]["message"] if reply else ""
         text = f"refused: {who} ({status}): {why}"
         fields = {"event": "refused", "sender": who, "status": status, "error": why}
         self._write(logging.WARNING, text, fields)
 
-    def failed(self, request: Request, reference: str, failure: BaseException) -> None:
-        """Log a failure whose reason is hidden from the client.
-
-        The client gets the reference.
-        """
+    def log_failure(
+        self, request: Request, reference: str, failure: BaseException
+    ) -> None:
+        """Log an exception that is hidden from the client, which gets the reference."""
         fields = {
             "event": "failed",
             "reference": reference,
@@ -60,14 +58,14 @@ class EventLog:
         text = f"{fields['method']} failed (reference {reference})"
         self._write(logging.ERROR, text, fields, failure)
 
-    def told(
+    def log_unsuccessful(
         self,
         event: str,
         request: Request,
         error: str,
         level: int = logging.WARNING,
     ) -> None:
-        """Log a request that was not carried out, for a reason the client is told."""
+        """Log a request that was refused or failed, with the error in the reply."""
         if not log.isEnabledFor(level):
             return
         fields = self._describe(request)
@@ -75,8 +73,8 @@ class EventLog:
         text = f"{event}: {_name(fields)}{by}: {error}"
         self._write(level, text, {"event": event, "error": error, **fields})
 
-    def took(self, request: Request, seconds: float) -> None:
-        """Log a request that was slow. Subscriptions are not."""
+    def log_slow(self, request: Request, seconds: float) -> None:
+        """Log a slow request, unless it is a subscription."""
         if request.call.method == LISTENS:
             return
         fields = self._describe(request)
@@ -85,7 +83,7 @@ class EventLog:
         self._write(logging.WARNING, text, {**about, **fields})
 
     def _describe(self, request: Request) -> dict[str, Any]:
-        """Return the fields that say which request it is."""
+        """Return the fields that identify a request."""
         call = request.call
         who = sender(request)
         fields = {
@@ -107,11 +105,11 @@ class EventLog:
         fields: dict[str, Any],
         failure: BaseException | None = None,
     ) -> None:
-        """Write a line; one of too many is only counted."""
+        """Write a record, or only count it if there are too many."""
         if not self._lines:
             trio.lowlevel.spawn_system_task(self._sum_up)
         key = fields["event"], fields["sender"]
-        if key not in self._lines and len(self._lines) >= MOST_TOLD_APART:
+        if key not in self._lines and len(self._lines) >= MOST_SENDERS:
             key = fields["event"], "others"
         self._lines[key] += 1
         if self._lines[key] > MOST_LINES:
@@ -121,7 +119,7 @@ class EventLog:
         log.log(level, "%s", visible(text), exc_info=failure, extra=fields)
 
     async def _sum_up(self) -> None:
-        """A second later, write how many lines were only counted."""
+        """After a second, log how many records were only counted."""
         try:
             await trio.sleep(1)
         finally:
@@ -137,6 +135,6 @@ class EventLog:
 
 
 def _name(fields: dict[str, Any]) -> str:
-    """Return the method, and the tool if it is a call."""
+    """Return the method and, for a call, the tool."""
     method: str = fields["method"]
     return f"{method} of {fields['tool']}" if "tool" in fields else method

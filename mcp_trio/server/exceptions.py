@@ -1,12 +1,12 @@
-"""Exceptions that a tool, a resource or a prompt may raise or may see."""
+"""Exceptions that tools, resources and prompts may raise or catch."""
 
 from collections.abc import Callable
 
 
 class ToolError(Exception):
-    """A failure whose message is shown to the client and its model.
+    """An error whose message is sent to the client and its model.
 
-    The message of any other exception is hidden from the client.
+    The client does not see the message of any other exception.
     """
 
 
@@ -15,13 +15,13 @@ class TimedOut(ToolError):
 
 
 class AskFailed(Exception):
-    """The client answered a question with an error, or can no longer answer it."""
+    """The client answered a question with an error, or can no longer answer."""
 
 
 class Unanswered(BaseException):
-    """Ends a function whose questions travel to the client in its `result`.
+    """Ends a function that has open questions, which are sent in `result`.
 
-    It is a BaseException so that no `except Exception` in a tool can stop it.
+    It is a BaseException so that a tool's `except Exception` does not catch it.
     """
 
     def __init__(self, result: Callable[[], bytes]) -> None:
@@ -29,4 +29,4 @@ class Unanswered(BaseException):
 
 
 class ConfigurationError(ValueError):
-    """The server cannot start as it was set up. The message says what to change."""
+    """The server cannot start as configured. The message says what to change."""

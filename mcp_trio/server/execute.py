@@ -1,4 +1,4 @@
-"""From a request to its reply: the handler's result, or what went wrong."""
+"""Runs the handler of a request, and encodes its result or its failure."""
 
 import logging
 import secrets
@@ -15,6 +15,7 @@ from ..protocol.errors import (
     TooManyCalls,
 )
 from ..protocol.types import Text, ToolResult
+from .accounts import account_of
 from .app import Server
 from .charges import hold_request
 from .event_log import SLOW
@@ -22,7 +23,7 @@ from .exceptions import AskFailed, TimedOut, ToolError, Unanswered
 from .handlers import HANDLERS, Handler, answer_by_extension
 from .limits import out_of_memory
 from .request import Request, RequestObserver
-from .runner import Rest
+from .runner import TURN, Continuation
 from .truncate import truncate_text
 
 log = logging.getLogger("mcp_trio")
@@ -31,15 +32,15 @@ log = logging.getLogger("mcp_trio")
 async def execute(
     server: Server, request: Request, handler: Handler | None = None
 ) -> bytes:
-    """Carry out a request. Any failure in it becomes its reply, and goes no further.
+    """Run a request and return its reply. Failures become error replies.
 
-    `handler` is used in place of that of the request's method.
+    `handler` replaces the handler of the request's method.
     """
     call = request.call
     observers = server.request_observers
     began = _report_beginning(observers, request) if observers else 0.0
     try:
-        # A request has its entry already if it began in a task of its own.
+        # If there is an entry for this id, it must be that of this request.
         scope = request.conversation.cancel_scopes.get(call.id, request.scope)
         if scope is not request.scope:
             problem = f"{call.id!r} belongs to a request that is still running"
@@ -61,7 +62,7 @@ async def execute(
             return _reply_to_failure(server, request, stop)
         request.outcome = "cancelled"
         raise
-    except BaseException as failure:  # even sys.exit() ends only its own request
+    except BaseException as failure:  # even SystemExit only ends its own request
         return _reply_to_any(server, request, failure)
     finally:
         request.ended = True
@@ -72,7 +73,7 @@ async def execute(
 def _report_beginning(
     observers: tuple[RequestObserver, ...], request: Request
 ) -> float:
-    """Tell the observers that a request begins. Returns when."""
+    """Notify the observers that a request begins. Returns the current time."""
     began = perf_counter()
     for observer in observers:
         observer.began(request)
@@ -82,7 +83,7 @@ def _report_beginning(
 def _report_end(
     observers: tuple[RequestObserver, ...], request: Request, seconds: float
 ) -> None:
-    """Tell the observers that a request has ended."""
+    """Notify the observers that a request has ended."""
     if request.scope is not None and request.scope.cancel_called:
         request.outcome = "cancelled"
     for observer in reversed(observers):
@@ -90,11 +91,14 @@ def _report_end(
 
 
 async def finish(
-    server: Server, request: Request, rest: Rest[bytes | None], scope: trio.CancelScope
+    server: Server,
+    request: Request,
+    continuation: Continuation[bytes | None],
+    scope: trio.CancelScope,
 ) -> bytes | None:
-    """Go on with a request that waits, under a scope that cancels it.
+    """Resume a request that is waiting. Cancelling `scope` cancels the request.
 
-    Returns its reply; None if it was cancelled, which has no reply.
+    Returns the reply, or None if the request was cancelled.
     """
     conversation = request.conversation
     request.scope = scope
@@ -103,7 +107,7 @@ async def finish(
     holding = hold_request(server.ledger, request, server.limiter.total)
     began = perf_counter()
     try:
-        reply = await rest
+        reply = await continuation
         return None if scope.cancel_called else reply
     except trio.Cancelled:
         if not request.given_up:
@@ -113,20 +117,22 @@ async def finish(
         if holding is not None:
             holding.release()
         server.limiter.count(request, -1)
-        seconds = perf_counter() - began
-        if seconds > SLOW:
-            server.event_log.took(request, seconds)
+        now = perf_counter()
+        if now - began > SLOW:
+            server.event_log.log_slow(request, now - began)
+        if request.turn_began and now - request.turn_began > TURN:
+            server.turns.end(account_of(conversation, request.principal))
         del conversation.cancel_scopes[request.call.id]
 
 
 def _is_stale(stop: BaseException) -> bool:
-    """Whether this is a trio.Cancelled that a tool kept and raised again later."""
+    """Whether this is a trio.Cancelled that a tool caught and raised again later."""
     is_cancelled = isinstance(stop, trio.Cancelled)
     return is_cancelled and trio.current_effective_deadline() > -inf
 
 
 def _reply_to_any(server: Server, request: Request, failure: BaseException) -> bytes:
-    """Encode the reply to a request that failed in whatever way."""
+    """Encode the reply to a request that raised an exception or a group."""
     if isinstance(failure, BaseExceptionGroup):
         return _reply_to_group(server, request, failure)
     return _reply_to_failure(server, request, failure)
@@ -135,16 +141,16 @@ def _reply_to_any(server: Server, request: Request, failure: BaseException) -> b
 def _reply_to_group(
     server: Server, request: Request, group: BaseExceptionGroup[BaseException]
 ) -> bytes:
-    """Encode the reply to a request that failed in several ways.
+    """Encode the reply to a request that raised an exception group.
 
-    Raises what stops the request from outside, if the group has that.
+    Reraises the exceptions in it that stop the request from outside, if there are any.
     """
     stop_group, failures = group.split(server.stops)
     if stop_group is None:
         return _reply_to_failure(server, request, group)
     if failures is not None:
         method = request.call.method
-        log.error("%s failed while it was stopped", method, exc_info=failures)
+        log.error("%s failed while being cancelled", method, exc_info=failures)
     request.outcome = "cancelled"
     raise stop_group from None
 
@@ -152,7 +158,7 @@ def _reply_to_group(
 def _reply_to_failure(
     server: Server, request: Request, failure: BaseException
 ) -> bytes:
-    """Encode the reply to a request that failed."""
+    """Encode the reply to a request that raised an exception."""
     try:
         if isinstance(failure, BaseExceptionGroup):
             failure = _representative(failure)
@@ -166,11 +172,11 @@ def _reply_to_failure(
             is_ours = failure.kind is InternalError
             request.outcome = "error" if is_ours else "refused"
             return _encode_error(server, request, failure)
-    except Exception as problem:  # its data is not JSON, or str() of it fails
+    except Exception as problem:  # its data cannot be encoded, or its str() fails
         failure = problem
     request.outcome = "error"
     reference = secrets.token_hex(4)
-    server.event_log.failed(request, reference, failure)
+    server.event_log.log_failure(request, reference, failure)
     error = InternalError(f"Internal error (reference {reference})")
     return _encode_error(server, request, error)
 
@@ -182,16 +188,16 @@ def _reply_to_tool_error(
         truncate_text(str(failure), request.environment.limits.max_result)
     )
     level = logging.WARNING if isinstance(failure, TimedOut) else logging.INFO
-    server.event_log.told("failed", request, error.message, level)
+    server.event_log.log_unsuccessful("failed", request, error.message, level)
     return _encode_error(server, request, error)
 
 
 def _encode_error(server: Server, request: Request, error: ProtocolError) -> bytes:
-    """Encode an error, or a tool's failed result if the revision has it so."""
+    """Encode an error as an error response or, in some revisions, as a tool result."""
     call = request.call
     revision = call.revision
     if isinstance(error, TooManyCalls):
-        server.event_log.told("refused", request, error.message)
+        server.event_log.log_unsuccessful("refused", request, error.message)
     if (
         call.method == "tools/call"
         and revision.kind_of(error) in revision.tool_failures
@@ -200,17 +206,18 @@ def _encode_error(server: Server, request: Request, error: ProtocolError) -> byt
         encoded = jsonrpc.encode(revision.tool_result(failed))
         return jsonrpc.encode_result(call.id, encoded)
     reply = jsonrpc.encode_error(call.id, revision.error(error))
-    # Otherwise the error, its frames and the request would keep each other.
+    # Breaks the reference cycle of the error, its frames and the request.
     error.__traceback__ = None
     request.error = error
     return reply
 
 
 def _representative(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what to tell the client about a group of failures.
+    """Return the exception that stands for a group in the reply.
 
-    That is an open question if all failures are, or the messages of all tool errors if
-    all are. Otherwise it is the group itself, which the client does not see.
+    If all of them are open questions, that is the first one. If all are tool errors, it
+    is one tool error with their messages. Otherwise it is the group itself, whose
+    message is hidden from the client.
     """
     failures = _leaves(group)
     if len(failures) == 1:
@@ -223,7 +230,7 @@ def _representative(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """Return the exceptions in a group and in the groups inside it."""
+    """Return the exceptions in a group and in nested groups."""
     found: list[BaseException] = []
     for failure in group.exceptions:
         if isinstance(failure, BaseExceptionGroup):

@@ -1,9 +1,8 @@
-"""The points where extensions take part in a server.
+"""The hooks through which extensions change a server.
 
-An extension is any object with a method `bind`, which returns its hooks. The class
-`mcp_trio.extensions.base.Extension` is the base of all that the package has, and of
-those that users write. The server calls hooks only, so it does not depend on
-extensions.
+An extension is any object with a method `bind` that returns its hooks. Built-in and
+users' extensions derive from `mcp_trio.extensions.base.Extension`. The server only uses
+hooks, so it does not depend on extensions.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -22,43 +21,42 @@ from .features.tools import ServerTool
 from .gauges import Gauge
 from .request import Request
 
-# Answers a request with an encoded result. None means an empty result.
+# Returns the encoded result of a request. None means an empty result.
 ExtensionHandler = Callable[[Request], Awaitable[bytes | None]]
-# Goes on with a call of a tool, and returns its encoded result.
+# Continues a tool call, and returns its encoded result.
 Proceed = Callable[[], Awaitable[bytes]]
-# Calls a tool, or does something else in its place.
+# Wraps a tool call.
 CallTool = Callable[[Request, ServerTool, Proceed], Awaitable[bytes]]
-# Returns the tool as a client sees it, or None if the client does not see it. The
-# second argument is the revision, the third says whether the client declared the
-# extension.
+# Returns the entry of a tool in a list, or None to hide the tool. The arguments are the
+# tool, its entry, the revision, and whether the client has declared the extension.
 ListTool = Callable[[ServerTool, Tool, Revision, bool], Tool | None]
 
 
 class Listening:
-    """A `subscriptions/listen` request that asks for notifications of an extension.
+    """A `subscriptions/listen` request for notifications of an extension.
 
-    `wanted` has the parts of the filter that belong to the extension.
+    `wanted` is the part of the filter that belongs to the extension.
     """
 
     def __init__(self, request: Request, wanted: Json) -> None:
         self.request = request
         self.wanted = wanted
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Send a notification of the extension that names this subscription."""
         meta = {VENDOR + "subscriptionId": self.request.call.id}
         send_notification(self.request, method, {"_meta": meta, **params})
 
 
 class ExtensionHooks(Struct, frozen=True, kw_only=True):
-    """What one extension adds to one server. A hook that is None is not used."""
+    """The hooks of one extension for one server. Hooks that are None are not used."""
 
     identifier: str
     settings: Json
     in_sessions: bool
     methods: Mapping[str, ExtensionMethod] = {}
     handlers: Mapping[str, ExtensionHandler] = {}
-    # The names in the filter of `subscriptions/listen` that belong to the extension.
+    # The keys in the filter of `subscriptions/listen` that belong to the extension.
     listens_to: frozenset[str] = frozenset()
     # Returns the part of the filter that is honored.
     accept_listening: Callable[[Listening], Awaitable[Json]] | None = None
@@ -68,25 +66,25 @@ class ExtensionHooks(Struct, frozen=True, kw_only=True):
     takes_calls_of: Callable[[ServerTool], bool] | None = None
     call_tool: CallTool | None = None
     list_tool: ListTool | None = None
-    # Entered for as long as the server runs.
+    # Entered while the server runs.
     running: Callable[[], AbstractAsyncContextManager[None]] | None = None
-    # Takes the store that the server's processes share, before the server runs.
+    # Called with the store that the server's processes share, before the server runs.
     use_store: Callable[[Any], None] | None = None
-    # Ends work in the background, within so many seconds, before the server stops.
+    # Finishes background work, within so many seconds, before the server stops.
     settle: Callable[[float], Awaitable[None]] | None = None
-    # Returns what the metrics show of the extension.
+    # Returns the metrics of the extension.
     gauges: Callable[[], list[Gauge]] | None = None
 
 
 class ServerExtension(Protocol):
-    """What a server needs to know of an extension."""
+    """The interface of an extension."""
 
     def bind(self, server: Any) -> ExtensionHooks:  # noqa: ANN401 (a Server)
-        """Return what the extension adds to this server."""
+        """Return the extension's hooks for this server."""
 
 
 class ExtensionPoints:
-    """The extensions of one server. A server without extensions has no such object."""
+    """The extensions of one server, if it has any."""
 
     def __init__(self, table: ExtensionTable) -> None:
         # Shared with the server's revisions.
@@ -99,34 +97,34 @@ class ExtensionPoints:
 
     @property
     def identifiers(self) -> frozenset[str]:
-        """The names of the extensions."""
+        """The identifiers of the extensions."""
         return frozenset(self._hooks)
 
     def add(self, hooks: ExtensionHooks) -> None:
-        """Add an extension. Raises ValueError if its names are taken."""
+        """Add an extension. Raises ValueError if one of its names is already used."""
         if hooks.identifier in self._hooks:
             raise ValueError(
-                f"extension {hooks.identifier!r}: this server has it already"
+                f"extension {hooks.identifier!r}: this server already has it"
             )
         for other in self._hooks.values():
             same = hooks.methods.keys() & other.methods.keys()
             same |= hooks.listens_to & other.listens_to
             if same:
                 raise ValueError(
-                    f"extension {hooks.identifier!r}: {min(same)!r} belongs to "
-                    f"{other.identifier!r}; give one of the two another name"
+                    f"extension {hooks.identifier!r}: {min(same)!r} already belongs to "
+                    f"{other.identifier!r}; rename one of them"
                 )
         self._hooks[hooks.identifier] = hooks
         self.table.add(hooks.identifier, hooks.methods)
         self.handlers.update(hooks.handlers)
 
-    # What client and server say of themselves
+    # Declarations
 
     def advertised(self, request: Request) -> dict[str, Json]:
-        """Return the extensions that a client is told about, with their settings.
+        """Return the extensions to advertise to a client, with their settings.
 
-        A client that opens a session is told only if it sent extensions itself, because
-        older clients do not know of them.
+        In `initialize` they are only advertised to a client that sent extensions
+        itself, because older clients do not know this capability.
         """
         revision = request.call.revision
         if revision.opens and request.call.params.capabilities.extensions is UNSET:
@@ -144,7 +142,7 @@ class ExtensionPoints:
     # Tools
 
     def call_hooks(self, tool: ServerTool) -> tuple[CallTool, ...]:
-        """Return the hooks that take part in calls of a tool."""
+        """Return the hooks that wrap calls of a tool."""
         found = []
         for hooks in self._hooks.values():
             if hooks.call_tool is None:
@@ -154,9 +152,9 @@ class ExtensionPoints:
         return tuple(found)
 
     def list_hooks(self, request: Request) -> tuple[tuple[str, bool], ...]:
-        """Return which extensions take part in this list of tools.
+        """Return the extensions that change this list of tools.
 
-        Each comes with whether the client has declared it.
+        Each is paired with whether the client has declared it.
         """
         listing = [hooks for hooks in self._hooks.values() if hooks.list_tool]
         if not listing:
@@ -172,9 +170,9 @@ class ExtensionPoints:
         revision: Revision,
         hooks: Iterable[tuple[str, bool]],
     ) -> Tool | None:
-        """Return a tool as a client sees it; None if the client does not see it.
+        """Return the entry of a tool in a list, or None if it is hidden.
 
-        `hooks` is what `list_hooks` returned.
+        `hooks` is the return value of `list_hooks`.
         """
         listed: Tool | None = tool.listed
         for identifier, is_declared in hooks:
@@ -186,7 +184,7 @@ class ExtensionPoints:
     # Subscriptions
 
     async def listen(self, request: Request) -> list["FollowedListening"]:
-        """Return what a client listens to in this server's extensions.
+        """Return the extensions whose notifications a client subscribes to.
 
         Raises MissingClientCapability if it has not declared one of them.
         """
@@ -209,14 +207,14 @@ class ExtensionPoints:
     # Running
 
     def use_store(self, store: Any) -> None:  # noqa: ANN401 (see SharedState)
-        """Let the extensions keep their state in a store."""
+        """Let the extensions use a store for their state."""
         for hooks in self._hooks.values():
             if hooks.use_store is not None:
                 hooks.use_store(store)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the extensions for as long as this is entered."""
+        """Run the extensions inside this block."""
         async with AsyncExitStack() as stack:
             for hooks in self._hooks.values():
                 if hooks.running is not None:
@@ -224,13 +222,13 @@ class ExtensionPoints:
             yield
 
     async def settle(self, seconds: float) -> None:
-        """End the extensions' work in the background, within so many seconds."""
+        """Finish the extensions' background work, within so many seconds."""
         for hooks in list(self._hooks.values()):
             if hooks.settle is not None:
                 await hooks.settle(seconds)
 
     def gauges(self) -> list[Gauge]:
-        """Return what the metrics show of the extensions."""
+        """Return the metrics of the extensions."""
         gauges: list[Gauge] = []
         for hooks in self._hooks.values():
             if hooks.gauges is not None:
@@ -239,7 +237,7 @@ class ExtensionPoints:
 
 
 class FollowedListening(Struct):
-    """An accepted `Listening`: what was accepted, and the hook that serves it."""
+    """An accepted `Listening`, its accepted filter, and the hook that serves it."""
 
     listening: Listening
     accepted: Json

@@ -1,4 +1,4 @@
-"""Values for the metrics of a server, in the form that Prometheus has them."""
+"""Metrics of extensions, in the data model of Prometheus."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Gauge(Struct):
-    """A value as it is now, with a sample for each set of labels.
+    """A metric with its current value for each set of labels.
 
     The keys of `samples` are made by `labels`. A `kind` of "counter" says that the
     value only grows.
@@ -19,7 +19,7 @@ class Gauge(Struct):
 
 
 def labels(**values: str) -> str:
-    """Return labels as they follow a metric's name. Empty values are left out."""
+    """Return labels in the text format of Prometheus. Empty values are omitted."""
     pairs = [
         f'{name}="{_escaped(value)}"' for name, value in values.items() if value != ""
     ]

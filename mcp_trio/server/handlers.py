@@ -1,12 +1,13 @@
-"""The function that answers each method, and the one that acts on each notification.
+"""The handlers of methods and notifications.
 
-A handler turns a request into its encoded result. None means an empty result.
+A handler returns the encoded result of a request. None means an empty result.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from sys import intern
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -27,17 +28,19 @@ from ..protocol.types import (
     TextContents,
     ToolResult,
 )
+from .accounts import account_of
 from .app import Server
 from .conversation import Conversation
+from .ledger import Priority
 from .middleware import (
     MiddlewareCall,
     call_with_middleware,
-    fill_with_middleware,
     read_with_middleware,
+    render_with_middleware,
 )
 from .registry import Registry, View
 from .request import Request
-from .truncate import truncate_result
+from .truncate import measure, truncate_result
 
 if TYPE_CHECKING:
     from .extension_points import ExtensionPoints
@@ -51,8 +54,8 @@ Handler = Callable[[Server, Request], Awaitable[bytes | None]]
 # Requests
 
 
-async def introduce(server: Server, request: Request) -> bytes:
-    """Say which revisions the server speaks and which features it has."""
+async def describe_server(server: Server, request: Request) -> bytes:
+    """Describe the server: its name, its revisions and its features."""
     revision = request.call.revision
     features = server.features()
     if revision.opens:
@@ -64,7 +67,7 @@ async def introduce(server: Server, request: Request) -> bytes:
     if server.extensions is not None:
         extensions = server.extensions.advertised(request)
     return encode(
-        revision.introduction(request.call.method, features, versions, extensions)
+        revision.describe_server(request.call.method, features, versions, extensions)
     )
 
 
@@ -79,7 +82,7 @@ async def list_items(kind: str, server: Server, request: Request) -> bytes:
     cursor = request.call.params.cursor or None
     _require(server, registry.feature)
     if kind == "resources" and "resources/templates/list" not in revision.requests:
-        # This revision has templates in the same list.
+        # This revision lists templates together with resources.
         principal = request.principal
         templates = server.templates.visible_to(principal)
         items = {
@@ -96,7 +99,7 @@ async def list_items(kind: str, server: Server, request: Request) -> bytes:
 def _list_tools(
     server: Server, extensions: "ExtensionPoints", request: Request, cursor: str | None
 ) -> bytes:
-    """List tools as the extensions show them to this client."""
+    """List tools, filtered and changed by extensions."""
     revision = request.call.revision
     hooks = extensions.list_hooks(request)
 
@@ -122,15 +125,17 @@ async def call_tool(server: Server, request: Request) -> bytes:
         return await call_with_hooks(server, request, tool)
     if server.middleware_stack:
         return await run_tool(server, request, tool)
-    # Not by `run_tool`, as that would add a frame to every call.
+    # Not with `run_tool`, which would add a frame to every call.
     result = await tool.run(request, request.call.params.arguments)
+    if request.scope is not None:
+        await _wait_for_turn(server, request, result)
     return _encode_tool_result(request, tool, result)
 
 
 def call_with_hooks(
     server: Server, request: Request, tool: "ServerTool"
 ) -> Awaitable[bytes]:
-    """Call a tool through the extensions that take part; the first is the outermost."""
+    """Call a tool within the hooks of extensions. The first is outermost."""
     proceed: Callable[[], Awaitable[bytes]] = partial(run_tool, server, request, tool)
     for call_hook in reversed(tool.call_hooks):
         proceed = partial(call_hook, request, tool, proceed)
@@ -148,7 +153,32 @@ async def run_tool(server: Server, request: Request, tool: "ServerTool") -> byte
         result = await call_with_middleware(server.middleware_stack, call, tool)
     else:
         result = await tool.run(request, request.call.params.arguments)
+    if request.scope is not None:
+        await _wait_for_turn(server, request, result)
     return _encode_tool_result(request, tool, result)
+
+
+async def _wait_for_turn(server: Server, request: Request, result: Any) -> None:
+    """Let others go first, if the client has used up its turn.
+
+    This is for requests that have waited: many of one client may go on together, and to
+    encode their results may take long.
+    """
+    if server.turns.lines:
+        account = account_of(request.conversation, request.principal)
+        if server.turns.must_wait(account):
+            holding = server.ledger.hold(
+                account,
+                "requests",
+                measure(result),
+                Priority.REQUEST,
+                request.give_up,
+            )
+            try:
+                await server.turns.wait(account)
+            finally:
+                holding.release()
+    request.turn_began = perf_counter()
 
 
 def _encode_tool_result(
@@ -159,7 +189,7 @@ def _encode_tool_result(
     revision = request.call.revision
     most = tool.max_result or request.environment.limits.max_result
     if isinstance(result, str):
-        # A character takes at least a byte, so a text that is too long is not encoded.
+        # A character takes at least one byte, so a longer text need not be encoded.
         if len(result) <= most:
             encoded = revision.encode_text(result)
             if len(encoded) <= most:
@@ -193,6 +223,8 @@ async def read_resource(server: Server, request: Request) -> bytes:
         contents = await read_with_middleware(server.middleware_stack, call, resource)
     else:
         contents = await resource.read(request, uri)
+    if request.scope is not None:
+        await _wait_for_turn(server, request, contents)
 
     def write(contents: list[TextContents | BlobContents]) -> bytes:
         shaped = {"contents": revision.shape(contents)}
@@ -211,14 +243,14 @@ async def subscribe(server: Server, request: Request) -> None:
 
 
 async def unsubscribe(server: Server, request: Request) -> None:
-    """End the client's subscription to a resource's updates."""
+    """Unsubscribe the client from a resource's updates."""
     uri = request.call.params.uri
     server.subscriptions.unsubscribe(request.conversation, uri)
     await request.conversation.save()
 
 
 async def get_prompt(server: Server, request: Request) -> bytes:
-    """Fill in a prompt."""
+    """Render a prompt."""
     _require(server, "prompts")
     params = request.call.params
     revision = request.call.revision
@@ -229,20 +261,22 @@ async def get_prompt(server: Server, request: Request) -> bytes:
         call = MiddlewareCall(
             "prompts/get", prompt.name, request, params.arguments, request.environment
         )
-        filled = await fill_with_middleware(server.middleware_stack, call, prompt)
+        rendered = await render_with_middleware(server.middleware_stack, call, prompt)
     else:
-        filled = await prompt.fill(request, params.arguments)
+        rendered = await prompt.render(request, params.arguments)
+    if request.scope is not None:
+        await _wait_for_turn(server, request, rendered)
 
-    def write(filled: PromptResult) -> bytes:
-        return encode(revision.result(revision.shape(filled), filled.meta))
+    def write(rendered: PromptResult) -> bytes:
+        return encode(revision.result(revision.shape(rendered), rendered.meta))
 
     return truncate_result(
-        filled, write, request.environment.limits.max_result, prompt.label
+        rendered, write, request.environment.limits.max_result, prompt.label
     )
 
 
 async def complete(server: Server, request: Request) -> bytes:
-    """Complete an argument. An argument without a completer has no completions."""
+    """Complete an argument. Without a completer, there are no completions."""
     params = request.call.params
     revision = request.call.revision
     name = _completed_item(server, request)
@@ -263,7 +297,7 @@ async def complete(server: Server, request: Request) -> bytes:
 
 
 def _completed_item(server: Server, request: Request) -> str:
-    """Return the name of the prompt or the URI of the resource that is completed."""
+    """Return the name of the prompt or the URI of the resource to complete."""
     reference = request.call.params.ref
     principal = request.principal
     if isinstance(reference, PromptReference):
@@ -276,7 +310,7 @@ def _completed_item(server: Server, request: Request) -> str:
 
 
 async def set_level(server: Server, request: Request) -> None:
-    """Set the lowest level of log messages that the client gets."""
+    """Set the minimum level of log messages that the client gets."""
     level = request.call.params.level
     known = sorted(set(request.call.revision.levels.values()))
     if level not in known:
@@ -289,7 +323,10 @@ async def set_level(server: Server, request: Request) -> None:
 
 
 async def listen(server: Server, request: Request) -> bytes:
-    """Send the client the changes that it asked for, until either side ends it."""
+    """Notify the client of the changes that it subscribes to, until either side ends.
+
+    Clients of stateless revisions subscribe with this request.
+    """
     wanted = request.call.params.notifications
     features = server.features()
     if "prompts" not in features:
@@ -309,7 +346,7 @@ async def listen(server: Server, request: Request) -> bytes:
 async def _listen_to_extensions(
     server: Server, extensions: "ExtensionPoints", request: Request, wanted: Filter
 ) -> None:
-    """Listen to the server and to its extensions at once."""
+    """Listen to changes of the server and of its extensions."""
     followed = await extensions.listen(request)
     accepted: Json = {}
     for listening in followed:
@@ -325,14 +362,14 @@ async def _listen_to_extensions(
 
 
 async def answer_by_extension(server: Server, request: Request) -> bytes | None:
-    """Answer a method that an extension of the server adds."""
-    assert server.extensions is not None  # or the session had refused the method
+    """Call the handler of a method that an extension has added."""
+    assert server.extensions is not None  # or the session would have refused it
     server.limiter.check(request)
     return await server.extensions.handlers[request.call.method](request)
 
 
 def _require(server: Server, feature: str) -> None:
-    """Refuse a request for a feature that this server does not have."""
+    """Raise MethodNotFound if this server does not have a feature."""
     if feature not in server.features():
         reason = f"Server does not support the {feature} capability"
         message = f"{feature.capitalize()} not supported"
@@ -340,8 +377,8 @@ def _require(server: Server, feature: str) -> None:
 
 
 HANDLERS: dict[str, Handler] = {
-    "initialize": introduce,
-    "server/discover": introduce,
+    "initialize": describe_server,
+    "server/discover": describe_server,
     "ping": ping,
     "tools/list": partial(list_items, "tools"),
     "tools/call": call_tool,
@@ -364,15 +401,15 @@ HANDLERS: dict[str, Handler] = {
 def handle_notification(
     server: Server, conversation: Conversation, notice: Notice
 ) -> None:
-    """Act on a notification of the client; ignore those that need nothing done."""
+    """Act on a notification from the client. Most need no action."""
     if notice.method == "notifications/initialized":
-        server.subscriptions.opened(conversation)
+        server.subscriptions.add_session(conversation)
     elif notice.method == "notifications/cancelled":
         _cancel(conversation, notice)
 
 
 def _cancel(conversation: Conversation, notice: Notice) -> None:
-    """Cancel a request. As specified, ignore unknown and malformed cancellations."""
+    """Cancel a request. As specified, ignore unknown and malformed ones."""
     try:
         params = protocol_params.decode_params(notice.method, notice.raw)
     except MsgspecError:

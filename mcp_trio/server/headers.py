@@ -1,17 +1,17 @@
-"""The HTTP headers of a request, as functions see them."""
+"""The HTTP headers of a request, for functions."""
 
 from collections.abc import Iterator, Mapping
 
-# These are for the server, not for the functions that it runs: a function that logs the
-# headers, or passes them on to another service, must not give a client's secrets away.
+# Hidden from functions, so that a function that logs the headers, or forwards them to
+# another service, does not leak a client's secrets.
 CREDENTIALS = frozenset({"authorization", "cookie", "proxy-authorization"})
 
 
 class Headers(Mapping[str, str]):
-    """A request's HTTP headers. Names are compared without regard to case.
+    """A request's HTTP headers. Names are case-insensitive.
 
-    Values of headers with the same name are joined with commas. Headers with
-    credentials are left out; `with_credentials()` has them.
+    The values of headers with the same name are joined with commas. Headers with
+    credentials are hidden; `with_credentials()` returns all headers.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Including a server in another: its features, under names of their own.
+"""Including the features of one server in another.
 
-The outer server has a stand-in for each feature of the inner one. A stand-in runs the
-inner server's middleware and then the feature itself, so the outer server's middleware,
-limits and extensions are around both.
+The outer server has a stand-in for each feature of the inner server. A stand-in runs
+the inner server's middleware and then the feature itself. The outer server's
+middleware, limits and extensions apply to both.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from .middleware import (
     Middleware,
     MiddlewareCall,
     call_with_middleware,
-    fill_with_middleware,
     read_with_middleware,
+    render_with_middleware,
 )
 from .registry import Registry
 from .request import Environment, Request
 
 
 class HasFeatures(Protocol):
-    """What the two servers have in common, as far as it is used here."""
+    """The attributes of a server that are used here."""
 
     info: Implementation
     tools: Registry[ServerTool]
@@ -119,15 +119,15 @@ class IncludedPrompt(ServerPrompt):
         self.original = prompt
         self.server = server
 
-    async def fill(self, request: Request, raw: bytes) -> PromptResult:
-        """Fill in the prompt with encoded arguments, within its server's middleware."""
+    async def render(self, request: Request, raw: bytes) -> PromptResult:
+        """Render the prompt with encoded arguments, within its server's middleware."""
         prompt = self.original
         stack = self.server.middleware_stack
         if not stack:
-            return await prompt.fill(request, raw)
+            return await prompt.render(request, raw)
         environment = self.server.environment
         call = MiddlewareCall("prompts/get", prompt.name, request, raw, environment)
-        return await fill_with_middleware(stack, call, prompt)
+        return await render_with_middleware(stack, call, prompt)
 
 
 class Mirror(Generic[T]):
@@ -148,26 +148,26 @@ class Mirror(Generic[T]):
         self._stand_ins: dict[str, T] = {}
 
     def check(self) -> None:
-        """Raise ValueError if the outer registry cannot have all of the features."""
+        """Raise ValueError if the outer registry cannot include all features."""
         for item in list(self._inner.values()):
-            self.must_be_free(item.name, item)
+            self.check_is_free(item.name, item)
 
     def begin(self) -> None:
-        """Add all features, and from now on those that are added later."""
+        """Add stand-ins for all features, and for those that are added later."""
         for item in list(self._inner.values()):
             self.added(item)
         self._inner.follow(self)
 
-    # The registry calls these.
+    # Called by the registry
 
-    def must_be_free(self, name: str, item: T) -> None:
-        """Raise ValueError if the name of a new feature is taken in the outer one."""
+    def check_is_free(self, name: str, item: T) -> None:
+        """Raise ValueError if the outer registry already has the name."""
         if not item.is_includable:
             return
-        name_there = self._prefix + name
+        outer_name = self._prefix + name
         if self._outer.kind == "tool":
-            check_tool_name(name_there)
-        self._outer.must_be_free(name_there, item)
+            check_tool_name(outer_name)
+        self._outer.check_is_free(outer_name, item)
 
     def added(self, item: T) -> None:
         """Add a stand-in for a feature."""
@@ -178,13 +178,13 @@ class Mirror(Generic[T]):
         self._outer.add(stand_in)
 
     def removed(self, item: T) -> None:
-        """Remove the stand-in, unless the outer server has removed it before."""
+        """Remove the stand-in, unless it was already removed from the outer server."""
         stand_in = self._stand_ins.pop(item.name, None)
         if stand_in is not None and self._outer.get(stand_in.name) is stand_in:
             self._outer.remove(stand_in.name)
 
     def replaced(self, before: T, item: T) -> None:
-        """Replace the stand-in for a feature that was replaced."""
+        """Replace the stand-in of a feature."""
         old = self._stand_ins.get(before.name)
         if old is not None and self._outer.get(old.name) is old:
             stand_in = self._make_stand_in(item, old.name)
@@ -207,14 +207,14 @@ class Inclusion(Generic[ServerT]):
         )
 
     def begin(self) -> None:
-        """Let the outer server have the features. Raises ValueError for a clash."""
+        """Add the features to the outer server. Raises ValueError for a name clash."""
         for mirror in self._mirrors:
             mirror.check()
         for mirror in self._mirrors:
             mirror.begin()
 
     def original_of(self, item: Feature | None) -> Feature | None:
-        """Return what a stand-in of this inclusion stands in for, or None."""
+        """Return the original of a stand-in, or None for other features."""
         included = (IncludedTool, IncludedResource, IncludedPrompt)
         if isinstance(item, included) and item.server is self.server:
             return item.original
@@ -234,7 +234,7 @@ class Inclusion(Generic[ServerT]):
 
 
 def without_stand_ins(item: Feature) -> Feature:
-    """Return the feature itself, for a stand-in for it or for any other feature."""
+    """Return the original if this is a stand-in, or else the feature itself."""
     while item.original is not None:
         item = item.original
     return item

@@ -1,20 +1,20 @@
-"""What the server holds for its clients, in bytes, and who pays when it is too much.
+"""Accounting of the memory that the server holds for its clients, in bytes.
 
-Whatever a client makes the server keep is a holding of its account: a body that is
-being read, a request that waits, replies that are not read, event history, sessions,
-subscriptions. All accounts share one budget. A client may use all of what is free, but
-never what another one needs: when the budget is exceeded, the account that holds most
-gives something up.
+All data that a client makes the server keep is a holding of its account: a body that is
+being read, a request that waits, unread replies, event history, sessions,
+subscriptions. All accounts share one budget. A client may use all free memory, but not
+at the expense of others: if the budget is exceeded, the largest account has to give up
+holdings.
 
-Each account gives up its holdings in this order:
+An account gives up its holdings in this order:
 
-    Priority.IDLE      nobody uses it now; the oldest first
-    Priority.STREAM    a client reads it, or should; the oldest first
-    Priority.REQUEST   work that is under way; the newest first
+    Priority.IDLE      not in use; the oldest first
+    Priority.STREAM    read by a client; the oldest first
+    Priority.REQUEST   work in progress; the newest first
 
-A holding is charged when something begins to be kept, never on the way of a request
-that is answered in the turn that read it. What changes often is charged by a `Meter`,
-in steps, and not at all while it is small.
+A holding is charged when data begins to be kept. A request that is answered by the task
+that read it is not charged. Holdings whose size changes often are charged by a `Meter`,
+in steps, and not at all while they are small.
 """
 
 import logging
@@ -29,29 +29,29 @@ from weakref import WeakMethod
 import trio
 
 from .accounts import Account
-from .allocator import return_free_memory, return_large_blocks
+from .allocator import Allocator
 
 log = logging.getLogger("mcp_trio")
 
-# When the budget is exceeded, room is made for this part of it, so that the next charge
-# does not have to look for room again.
+# If the budget is exceeded, this fraction of it is freed, so that the next charge does
+# not exceed it again.
 ROOM = 1 / 16
-# When the system has no more memory, this part of what is held is given up.
+# If the system is out of memory, this fraction of the held memory is freed.
 RELIEF = 1 / 4
-# Seconds between two log lines about the budget.
+# Minimum seconds between two log records about the budget.
 LOG_INTERVAL = 10.0
-# If more bytes than this are held, the allocator is told to give large blocks back.
+# If more bytes than this are held, the allocator is configured to return large blocks.
 MUCH = 2**20
-# If more than this was held, and half of it was released, free memory is given back to
-# the system. Not more often than so many seconds, because it takes milliseconds.
+# If more bytes than this were held, and half of them were released, free memory is
+# returned to the system. This takes milliseconds, so there is a minimum interval.
 MUCH_TO_RETURN = 8 * 2**20
 RETURN_INTERVAL = 1.0
-# A meter charges in steps of so many bytes.
+# A meter charges in steps of this many bytes.
 STEP = 4 * 1024
 
 
 class Priority(IntEnum):
-    """What an account gives up first has the lowest priority."""
+    """The priority of a holding. The lowest priority is given up first."""
 
     IDLE = 0
     STREAM = 1
@@ -59,31 +59,28 @@ class Priority(IntEnum):
 
 
 class Chargeable(Protocol):
-    """Something that the ledger can charge an account for.
+    """An object that an account can be charged for.
 
-    Most of what is kept has a `Holding` for this. What there may be many thousands of,
-    such as sessions, has these attributes itself, which takes less memory.
+    Usually this is a `Holding`. Objects such as sessions, of which there may be many
+    thousands, have these attributes themselves, which takes less memory.
     """
 
     kind: str
     size: int  # in bytes
     priority: Priority
-    # Set by the ledger: whose this is, and None if it is not charged.
+    # Set by the ledger: the account's entry, or None if it is not charged.
     entry: "AccountEntry | None"
 
     def give_up(self) -> bool:
-        """Let go of whatever is kept, because the account has to pay.
-
-        Returns False if that is not possible now.
-        """
+        """Free the memory. Returns False if that is not possible now."""
 
 
 class Holding:
-    """Something that is kept for an account, with its size in bytes.
+    """Data that is kept for an account, with its size in bytes.
 
-    `let_go` is called when the account has to pay. It lets go of whatever is held and
+    `let_go` is called when the account has to give up holdings. It frees the memory and
     returns True, or returns False if that is not possible now. `release` must be called
-    when the thing is gone, for whatever reason; calling it twice does nothing.
+    when the data is no longer kept, for any reason. Calling it again does nothing.
     """
 
     __slots__ = ("_ledger", "_let_go", "entry", "kind", "priority", "size")
@@ -105,40 +102,40 @@ class Holding:
 
     @property
     def is_released(self) -> bool:
-        """Whether this is charged no more."""
+        """Whether this is no longer charged."""
         return self.entry is None
 
     def give_up(self) -> bool:
-        """Let go of what is held, if that is possible now."""
+        """Free the memory, if that is possible now."""
         return self._let_go is not None and self._let_go()
 
     def resize(self, size: int) -> None:
-        """Charge another number of bytes from now on."""
+        """Change the size, in bytes."""
         if self.entry is not None:
             self._ledger.charge(self.entry, self.kind, size - self.size)
             self.size = size
             self._ledger.keep_budget()
 
     def touch(self) -> None:
-        """Count this as just used, so it is not the oldest of its account."""
+        """Mark this as just used, so that it is not the oldest of its account."""
         self._ledger.touch(self)
 
     def reprioritize(self, priority: Priority) -> None:
-        """Change when this is given up; it becomes the newest of its new priority."""
+        """Change the priority. This becomes the newest holding of that priority."""
         if self.entry is not None and priority is not self.priority:
             del self.entry.holdings[self.priority][self]
             self.entry.holdings[priority][self] = None
             self.priority = priority
 
     def release(self) -> None:
-        """Charge nothing for this any more."""
+        """Stop charging for this."""
         self._ledger.release(self)
-        # Breaks the cycle between this and its owner.
+        # Breaks the reference cycle between this and its owner.
         self._let_go = None
 
 
 class AccountEntry:
-    """One account's holdings, by priority; the oldest is first."""
+    """One account's holdings, by priority. The oldest is first."""
 
     __slots__ = ("account", "counts", "holdings", "total")
 
@@ -149,19 +146,19 @@ class AccountEntry:
         self.holdings: tuple[dict[Chargeable, None], ...] = ({}, {}, {})
 
     def in_order(self) -> list[Chargeable]:
-        """Return the holdings, in the order in which they are given up."""
+        """Return the holdings in the order of giving them up."""
         idle, streams, requests = self.holdings
         return [*idle, *streams, *reversed(requests)]
 
 
 class _Ranking:
-    """The accounts, by how many holdings of one kind they have.
+    """The accounts, by the number of their holdings of one kind.
 
-    Counts change by one, so the account with the most is known without a search.
+    Counts change by one, so the account with the most is found without a search.
     """
 
     def __init__(self) -> None:
-        # By count. There are no empty sets, which the dicts without values are.
+        # By count. The dicts without values are ordered sets, and never empty.
         self._levels: dict[int, dict[Account, None]] = {}
         self._highest = 0
 
@@ -186,20 +183,22 @@ class _Ranking:
 class Ledger:
     """All accounts, and the budget that they share.
 
-    `held` is what all accounts hold together, and `by_kind` says what it is.
+    `held` is the total of all accounts in bytes, and `by_kind` is its breakdown. The
+    allocator is notified when much is held, and when much of it was released.
     """
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, allocator: Allocator | None = None) -> None:
         self.budget = budget
         self.held = 0
         self.by_kind: Counter[str] = Counter()
-        # How many holdings had to be given up.
+        # The number of holdings that were given up.
         self.given_up = 0
         self._entries: dict[Account, AccountEntry] = {}
         self._rankings: dict[str, _Ranking] = {}
         self._is_making_room = False
         self._has_prepared = False
-        # The most that was held since memory was last given back, and when that was.
+        self._allocator = allocator or Allocator()
+        # The maximum of `held` since memory was last returned, and when that was.
         self._peak = 0
         self._returned_at = -inf
         self._log_at = -inf
@@ -212,18 +211,18 @@ class Ledger:
         priority: Priority,
         let_go: Callable[[], bool],
     ) -> Holding:
-        """Charge an account for something that is kept from now on.
+        """Charge an account for data of this size.
 
-        It may be given up before this returns: see `Holding.is_released`.
+        The holding may be given up before this returns: see `Holding.is_released`.
         """
         holding = Holding(self, kind, size, priority, let_go)
         self.add(account, holding)
         return holding
 
     def add(self, account: Account, kept: Chargeable) -> None:
-        """Charge an account for what is kept from now on, until `release`.
+        """Charge an account for an object, until `release`.
 
-        It may be given up before this returns.
+        The object may be given up before this returns.
         """
         entry = self._entries.get(account)
         if entry is None:
@@ -236,14 +235,14 @@ class Ledger:
             self.keep_budget()
 
     def touch(self, kept: Chargeable) -> None:
-        """Count this as just used, so it is not the oldest of its account."""
+        """Mark an object as just used, so that it is not the oldest of its account."""
         if kept.entry is not None:
             holdings = kept.entry.holdings[kept.priority]
             del holdings[kept]
             holdings[kept] = None
 
     def release(self, kept: Chargeable) -> None:
-        """Charge nothing for this any more. Calling it twice does nothing."""
+        """Stop charging for an object. Calling it again does nothing."""
         entry = kept.entry
         if entry is not None:
             kept.entry = None
@@ -252,16 +251,16 @@ class Ledger:
             self.count(entry, kept.kind, -1)
 
     def held_by(self, account: Account) -> int:
-        """Return the bytes that an account holds."""
+        """Return the size of an account's holdings in bytes."""
         entry = self._entries.get(account)
         return 0 if entry is None else entry.total
 
     # Fair shares of counted holdings
 
     def rank(self, *kinds: str) -> None:
-        """Keep track of which account has the most holdings of these kinds.
+        """Keep track of the account with the most holdings of each of these kinds.
 
-        To be called before there are any.
+        Must be called before there are any.
         """
         for kind in kinds:
             self._rankings.setdefault(kind, _Ranking())
@@ -276,7 +275,7 @@ class Ledger:
         return self._rankings[kind].most()
 
     def give_up_one(self, account: Account, kind: str) -> bool:
-        """Have an account give up the first idle holding of a kind that it can."""
+        """Let an account give up its oldest idle holding of a kind."""
         entry = self._entries.get(account)
         if entry is None:
             return False
@@ -288,7 +287,7 @@ class Ledger:
     # For holdings
 
     def charge(self, entry: AccountEntry, kind: str, change: int) -> None:
-        """Change what an account holds, without a look at the budget."""
+        """Change the total of an account, without checking the budget."""
         entry.total += change
         self.held += change
         self.by_kind[kind] += change
@@ -296,20 +295,20 @@ class Ledger:
             self._peak = self.held
             if self.held > MUCH and not self._has_prepared:
                 self._has_prepared = True
-                return_large_blocks()
+                self._allocator.return_large_blocks()
         elif self._peak > MUCH_TO_RETURN and self.held < self._peak // 2:
             self._return_memory()
 
     def _return_memory(self) -> None:
-        """Give free memory back to the system, unless that was done just now."""
+        """Return free memory to the system, unless this was done recently."""
         now = time.monotonic()
         if now - self._returned_at >= RETURN_INTERVAL:
             self._returned_at = now
             self._peak = self.held
-            return_free_memory()
+            self._allocator.return_free_memory()
 
     def count(self, entry: AccountEntry, kind: str, change: int) -> None:
-        """Count a new holding (1), or one that is gone (-1)."""
+        """Count a new holding (1) or a released one (-1)."""
         if kind in self._rankings:
             old = entry.counts.get(kind, 0)
             entry.counts[kind] = old + change
@@ -318,16 +317,16 @@ class Ledger:
             self._entries.pop(entry.account, None)
 
     def keep_budget(self) -> None:
-        """Have the largest accounts give holdings up, if the budget is exceeded."""
+        """If the budget is exceeded, let the largest accounts give up holdings."""
         if self.held > self.budget:
             target = self.budget - int(self.budget * ROOM)
             self._make_room(target, f"more is held than {self.budget:,} bytes")
 
     def relieve(self) -> bool:
-        """Make room because the system gives this process no more memory.
+        """Free memory because the system is out of memory.
 
-        Returns whether anything was given up. Some of it is free only later, when the
-        tasks that hold it have ended.
+        Returns whether anything was given up. Some memory is only freed later, when the
+        tasks that use it have ended.
         """
         target = self.held - int(self.held * RELIEF)
         return self._make_room(target, "the system has no more memory")
@@ -335,9 +334,9 @@ class Ledger:
     # Making room
 
     def _make_room(self, target: int, reason: str) -> bool:
-        """Have the largest accounts give holdings up. Returns whether they gave any."""
+        """Let the largest accounts give up holdings. Returns whether they did."""
         if self._is_making_room:
-            # What is given up may charge something itself, such as an error reply.
+            # Giving something up may itself be charged, such as for an error reply.
             return False
         self._is_making_room = True
         before = self.given_up
@@ -365,7 +364,7 @@ class Ledger:
         return max(entries, key=lambda entry: entry.total, default=None)
 
     def _take_from(self, entry: AccountEntry, target: int) -> bool:
-        """Have an account give up holdings while it is the largest and must.
+        """Let an account give up holdings, while it is the largest, to reach a target.
 
         Returns whether it gave up any.
         """
@@ -396,7 +395,7 @@ class Ledger:
             return
         self._log_at = now + LOG_INTERVAL
         log.warning(
-            "%s; the clients that hold most have given up %d things",
+            "%s; freed %d holdings of the clients that hold the most",
             reason,
             count,
             extra={"event": "memory", "held": self.held, "given_up": count},
@@ -404,12 +403,12 @@ class Ledger:
 
 
 class Meter:
-    """Charges an account for something whose size changes often.
+    """Charges an account for data whose size changes often.
 
-    Up to `free` bytes are not charged, so what stays small costs next to nothing.
+    Up to `free` bytes are not charged, so small data costs almost nothing.
 
-    `give_up` is a method of what the meter belongs to. The ledger does not keep that
-    alive, and charges nothing for it when it is gone.
+    `give_up` is a method of the owner. The meter only has a weak reference to it, and
+    the charge ends when the owner is deleted.
     """
 
     __slots__ = (
@@ -449,20 +448,20 @@ class Meter:
             self._holding.release()
 
     def set(self, size: int) -> None:
-        """Note the size. This may give up what it belongs to, before it returns."""
+        """Set the size. This may call the owner's `give_up` before it returns."""
         if size <= self._free:
             self._stop_charging()
         elif not self._charged - STEP < size <= self._charged:
             self._charge(-(-size // STEP) * STEP)
 
     def reprioritize(self, priority: Priority) -> None:
-        """Change when this is given up."""
+        """Change the priority."""
         self._priority = priority
         if self._holding is not None:
             self._holding.reprioritize(priority)
 
     def close(self) -> None:
-        """Charge nothing any more, whatever the size."""
+        """Stop charging, whatever the size."""
         self._stop_charging()
         self._is_closed = True
 

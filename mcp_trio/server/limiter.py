@@ -1,6 +1,6 @@
-"""Holds a server to its limits.
+"""Enforces a server's limits.
 
-What is remembered of senders is bounded, so many of them cost no more than a few.
+The memory for senders is bounded, however many senders there are.
 """
 
 from collections.abc import Hashable, Sequence
@@ -16,32 +16,33 @@ from ..protocol.errors import TooManyCalls
 from .limits import MOST_AT_ONCE, MOST_OF_ONE, Limits, Rate, busy, read_rate
 from .request import Request
 
-# Subscriptions stay open by their nature. They are counted apart, so that they take no
-# place from calls.
+# Subscriptions are long-lived. They are counted separately, so that they do not block
+# calls.
 LISTENS = "subscriptions/listen"
-# What the rate counts as one call. `tools/call` also has rates of its own.
+# Requests that count as one call. `tools/call` also has rates of its own.
 CALLS = "tools/call"
 WHOLE = frozenset({CALLS, "resources/read", "prompts/get"})
-# What it does not count: a client that is refused here could not even begin.
+# Requests that do not count. Without these, a limited client could not even connect.
 FREE = frozenset({"initialize"})
-# A client asks again and again how a task is; as often as it was told to, for nothing.
+# Polling a task does not count if the client keeps to the poll interval.
 POLLS = "tasks/get"
-# The part of a poll's interval that may be missing, because clocks and networks vary.
+# The fraction of its interval by which a poll may be early, because clocks and networks
+# vary.
 TOLERANCE = 0.1
 # HTTP requests of any kind that an address may make for each call that the rate allows.
 # A client opens a session with two, lists features with some more, reads and resumes
 # streams, answers questions and repeats refused requests, and several principals may
-# share an address. So no well-behaved client is limited, but a flood ends before it
-# costs more than reading its heads.
+# share an address. So no well-behaved client is limited, but a flood is rejected after
+# reading the heads of its requests.
 REQUESTS_OF_A_CALL = 20
-# What any other request counts, as a part of a call.
+# The weight of any other request, where a call has the weight 1.
 SMALL = 1 / REQUESTS_OF_A_CALL
-# Senders whose buckets are remembered.
+# The maximum number of senders whose buckets are kept.
 MOST_SENDERS = 10_000
 
 
 class LimitedTool(Protocol):
-    """What the limiter has to know of a tool."""
+    """The attributes of a tool that the limiter uses."""
 
     name: str
     rate: Rate | None
@@ -52,11 +53,11 @@ class LimitedTool(Protocol):
 
 
 def sender(request: Request) -> Hashable:
-    """Return whose limits a request counts against.
+    """Return the sender whose limits a request counts against.
 
-    That is its principal, else its address, else its conversation. The address is that
-    of the connected peer. A header that names another one is not trusted, because any
-    client can send it.
+    That is its principal, else its address, else its conversation. Unless a trusted
+    proxy is configured, headers do not affect the address, because any client can send
+    them.
     """
     if request.principal is not None:
         return request.principal.name
@@ -65,9 +66,9 @@ def sender(request: Request) -> Hashable:
 
 @lru_cache(1024)
 def network(address: str) -> str:
-    """Return the network that counts as one sender.
+    """Return the network that is treated as one sender.
 
-    An IPv6 client can use any address of its 64-bit network, so the network counts.
+    For IPv6 that is the 64-bit network, because a client can use any address in it.
     """
     try:
         known = ip_address(address.partition("%")[0])
@@ -85,7 +86,7 @@ def network(address: str) -> str:
 
 
 class Bucket(Struct):
-    """The calls that one sender has left. Refilled when somebody looks."""
+    """The calls that one sender has left. It is refilled when it is read."""
 
     rate: Rate
     tokens: float
@@ -108,7 +109,7 @@ class Bucket(Struct):
 
 
 class Buckets(dict[Hashable, Bucket]):
-    """The buckets that are not full. A full one need not be remembered."""
+    """The buckets that are not full. Full buckets need not be kept."""
 
     _enough = MOST_SENDERS // 10
 
@@ -122,9 +123,9 @@ class Buckets(dict[Hashable, Bucket]):
         return bucket
 
     def _forget(self, now: float) -> None:
-        """Drop full buckets, and if there are still too many, the fullest ones.
+        """Drop full buckets and, if there are still too many, the fullest ones.
 
-        The next time is when twice as many buckets are kept, so it is rarely done.
+        This runs again when the number of buckets has doubled, so it runs rarely.
         """
         left = [
             (key, bucket)
@@ -141,14 +142,14 @@ class Buckets(dict[Hashable, Bucket]):
 
 
 class Limiter:
-    """Holds one server to its limits. `total` counts the requests that wait."""
+    """Enforces the limits of one server. `total` counts the requests that wait."""
 
     def __init__(self, limits: Limits) -> None:
         self.rate = read_rate(limits.rate) if limits.rate else None
         self.total = 0
         self._limits = limits
-        # Requests that wait, by whatever else they are counted under: the sender of a
-        # single HTTP request, a tool with its own limit, a subscription.
+        # The requests that wait, by other keys: the sender of a single HTTP request, a
+        # tool with its own limit, a subscription.
         self._counts: dict[Hashable, int] = {}
         self._buckets = Buckets()
         self._flood_buckets = Buckets()
@@ -168,7 +169,7 @@ class Limiter:
             most_of_one = self._limits.max_in_flight_per_connection
             total = self.total
             own = request.conversation.waiting
-            if not request.conversation.is_lasting:
+            if not request.conversation.is_persistent:
                 own = self._counts.get(("sender", sender(request)), 0)
         if total >= most:
             raise busy(most, "requests")
@@ -176,15 +177,15 @@ class Limiter:
             raise busy(most_of_one, "requests")
 
     def admit(self, request: Request, tool: LimitedTool) -> None:
-        """Admit a tool call, which counts against the tool's own limits.
+        """Count a tool call against the tool's own limits.
 
-        The server's rate has admitted it before. Raises TooManyCalls.
+        It has already been counted against the server's rate. Raises TooManyCalls.
         """
         try:
             self._admit(request, tool)
         except TooManyCalls:
             if self.rate is not None:
-                # It was refused for another reason, so it does not count.
+                # A refused call does not count.
                 self._overall(request, self.rate).tokens += 1
             raise
 
@@ -211,7 +212,7 @@ class Limiter:
             self.take_from(request, None, rate, weight)
 
     def weight(self, request: Request) -> float:
-        """Return what a request counts: 1 for a call, and 0 for nothing."""
+        """Return the weight of a request: 1 for a call, 0 if it does not count."""
         method = request.call.method
         if method in WHOLE:
             return 1.0
@@ -222,7 +223,7 @@ class Limiter:
     def take_from(
         self, request: Request, tool: str | None, rate: Rate, weight: float
     ) -> None:
-        """Take from the bucket of a request's sender, for a tool or for all requests.
+        """Take from the sender's bucket, for one tool or for all requests.
 
         Raises TooManyCalls.
         """
@@ -237,14 +238,14 @@ class Limiter:
         return self._buckets.get_or_create((sender(request), None), rate)
 
     def expect_poll(self, id: str, seconds: float) -> None:
-        """Note that a client may poll a task after so many seconds.
+        """Let a client poll a task after so many seconds.
 
-        A poll that arrives then counts nothing.
+        A poll after that time does not count against the rate.
         """
         if self.rate is None:
             return
         if len(self._polls) >= MOST_SENDERS:
-            # The oldest one. If it is made all the same, it counts as any request.
+            # Forget the oldest one. That poll will count as any other request.
             del self._polls[next(iter(self._polls))]
         due = trio.current_time() + seconds * (1 - TOLERANCE)
         self._polls[id] = due
@@ -259,17 +260,17 @@ class Limiter:
         return True
 
     def count(self, request: Request, change: int) -> None:
-        """Count a request when it begins to wait (1) and when it is done (-1)."""
+        """Count a request that begins to wait (1) or has finished (-1)."""
         if request.call.method != LISTENS:
             self.total += change
             request.conversation.waiting += change
-            if request.limited_tool is None and request.conversation.is_lasting:
+            if request.limited_tool is None and request.conversation.is_persistent:
                 return
         for key in _extra_keys(request):
             self._change_count(key, change)
 
     def count_tool(self, request: Request) -> None:
-        """Count a request for its tool that was counted before it had one."""
+        """Count a request for its tool, if it was counted before its tool was known."""
         if request.limited_tool is not None:
             self._change_count(("tool", request.limited_tool), 1)
 
@@ -295,7 +296,7 @@ class Limiter:
 
 
 def too_many(tool: str | None, rate: Rate, weight: float, wait: float) -> TooManyCalls:
-    """Return the refusal of a request for whose rate it is too early."""
+    """Return the error for a request that exceeds a rate."""
     what = "calls" if weight == 1 else "requests"
     if tool is not None:
         what = f"calls of {tool}"
@@ -305,12 +306,12 @@ def too_many(tool: str | None, rate: Rate, weight: float, wait: float) -> TooMan
 
 def _extra_keys(request: Request) -> Sequence[Hashable]:
     """Return the keys to count a request by, in addition to the total."""
-    is_lasting = request.conversation.is_lasting
+    is_persistent = request.conversation.is_persistent
     if request.call.method == LISTENS:
-        own = request.conversation if is_lasting else sender(request)
+        own = request.conversation if is_persistent else sender(request)
         return LISTENS, (LISTENS, own)
     keys: list[Hashable] = []
-    if not is_lasting:
+    if not is_persistent:
         keys.append(("sender", sender(request)))
     if request.limited_tool is not None:
         keys.append(("tool", request.limited_tool))

@@ -1,7 +1,7 @@
-"""What a server allows: how many calls per unit of time, how many at once, how large.
+"""Limits: the rate of requests, their number at once, their size and duration.
 
-A request over a limit is refused at once, with the time to try again. Nothing is
-queued.
+A request that exceeds a limit is refused immediately, with the time to try again.
+Requests are not queued.
 """
 
 import re
@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from ..protocol.errors import TooManyCalls
 
-# Requests that may be in progress at once: of all clients, and of one connection.
+# The maximum number of requests in progress, of all clients and of one connection.
 MOST_AT_ONCE = 100_000
 MOST_OF_ONE = 20_000
-# Functions that may block at a time.
+# The maximum number of worker threads.
 WORKER_THREADS = 64
-# Bytes that the server holds for all clients together.
+# The maximum number of bytes that the server holds for all clients together.
 MEMORY = 256 * 2**20
 # Seconds after which a client may try again if the server was busy.
 BUSY = 1.0
@@ -26,7 +26,7 @@ _UNITS = {"s": ("a second", 1), "m": ("a minute", 60), "h": ("an hour", 3600)}
 
 
 class Rate(NamedTuple):
-    """A number of requests per unit of time, of which `burst` may arrive together."""
+    """A number of requests per unit of time. Up to `burst` may arrive at once."""
 
     number: int
     unit: str
@@ -44,7 +44,10 @@ class Rate(NamedTuple):
 
 
 def read_rate(text: object, where: str = "") -> Rate:
-    """Parse a rate such as "10/s:50". Raises ValueError, which begins with `where`."""
+    """Parse a rate such as "10/s:50".
+
+    Raises ValueError. Its message begins with `where`.
+    """
     found = re.fullmatch(_RATE, text) if isinstance(text, str) else None
     if found is None:
         forms = "'10/s', '100/m' or '1000/h', or '10/s:50' with a burst"
@@ -55,24 +58,27 @@ def read_rate(text: object, where: str = "") -> Rate:
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What a server allows. The same options of a tool apply in addition.
+    """The limits of a server.
 
-    Only a tool's own `timeout` and `max_result` replace the ones given here.
+    A tool's own `rate` and `max_in_flight` apply in addition. Its `timeout` and
+    `max_result` replace those given here.
 
-    `rate` is for all requests of one sender together: "10/s", "100/m", "1000/h", with a
-    burst "10/s:50". A tool call, a read or a prompt counts as one, any other request as
-    a twentieth; `initialize`, and polls of a task at its interval, do not count. A
-    sender is a principal; without authentication an address, or on stdio the
-    connection.
-
-    `max_in_flight` is the number of requests in progress at once, of all clients, and
-    `max_in_flight_per_connection` of one connection. `max_result` is the size of a
-    result in bytes. `timeout` is the number of seconds that a function may take.
-    `threads` is the number of worker threads for functions that are not async; except
-    on stdio one client holds at most three quarters of them. `memory` is the number of
-    bytes that the server holds for all clients together: requests in progress, replies
-    that are not read, sessions and their history. When it is exceeded, the client that
-    uses most gives something up.
+    Attributes:
+        rate: The requests of one client: "10/s", "100/m", "1000/h", or with a burst
+            "10/s:50". A tool call, a read or a prompt counts as one, any other request
+            as a twentieth; `initialize`, and polls of a task at its interval, do not
+            count. A client is a principal; without authentication an address, or on
+            stdio the connection.
+        max_in_flight: The number of requests in progress, of all clients.
+        max_in_flight_per_connection: The number of requests in progress on one
+            connection.
+        max_result: The size of a result in bytes.
+        timeout: The number of seconds that a function may take.
+        threads: The number of worker threads for functions that are not async. Except
+            on stdio, one client can use at most three quarters of them.
+        memory: The number of bytes that the server holds for all clients together:
+            requests in progress, unread replies, sessions and their history. When it is
+            exceeded, the client that uses the most loses something.
     """
 
     rate: str | None = None
@@ -84,7 +90,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     memory: int = MEMORY
 
     def __post_init__(self) -> None:
-        must_be_limits(
+        check_limits(
             "Limits",
             rate=self.rate,
             timeout=self.timeout,
@@ -96,15 +102,15 @@ class Limits(Struct, frozen=True, kw_only=True):
         )
 
 
-def must_be_limits(
+def check_limits(
     where: str,
     *,
     rate: str | None = None,
     timeout: float | None = None,
     **counts: int | None,
 ) -> None:
-    """Raise ValueError for a limit that is neither None nor of the right kind."""
-    must_be_seconds(timeout, f"{where}(timeout)")
+    """Raise ValueError for a limit that is neither None nor valid."""
+    check_seconds(timeout, f"{where}(timeout)")
     if rate is not None:
         read_rate(rate, f"{where}(rate)")
     for name, count in counts.items():
@@ -114,8 +120,8 @@ def must_be_limits(
             )
 
 
-def must_be_seconds(given: object, what: str, *, also: float | None = None) -> None:
-    """Raise ValueError unless a duration is a positive number, or equal to `also`."""
+def check_seconds(given: object, what: str, *, also: float | None = None) -> None:
+    """Raise ValueError unless a duration is a positive number, or equals `also`."""
     if not isinstance(given, bool):
         if given == also:
             return
@@ -125,12 +131,12 @@ def must_be_seconds(given: object, what: str, *, also: float | None = None) -> N
 
 
 def busy(most: int, what: str) -> TooManyCalls:
-    """Return the refusal of a request because others are in progress."""
-    in_progress = f"Busy: {what} under way: {most:,}, as many as may be at once"
-    return TooManyCalls(f"{in_progress}; try again in {BUSY:g} s", retry_after=BUSY)
+    """Return the error for a request when too many are already in progress."""
+    reason = f"Busy: too many {what} in progress (limit: {most:,})"
+    return TooManyCalls(f"{reason}; try again in {BUSY:g} s", retry_after=BUSY)
 
 
 def out_of_memory() -> TooManyCalls:
-    """Return the refusal of a request whose memory is needed for other clients."""
+    """Return the error for a request whose memory is needed for other clients."""
     why = "the server's memory is needed for other clients"
     return TooManyCalls(f"Busy: {why}; try again in {BUSY:g} s", retry_after=BUSY)

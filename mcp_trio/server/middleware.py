@@ -27,11 +27,13 @@ MiddlewareMethod = Literal["tools/call", "resources/read", "prompts/get"]
 
 
 class MiddlewareCall:
-    """A tool call, a resource read or a prompt, on its way through the middleware.
+    """A tool call, a resource read or a prompt, as middleware sees it.
 
-    `method` is `tools/call`, `resources/read` or `prompts/get`. `name` is the name of
-    the tool or the prompt, or the URI of the resource. `context` is the request's, as
-    functions get it; `context.state` hands values down to them.
+    Attributes:
+        method: `tools/call`, `resources/read` or `prompts/get`.
+        name: The name of the tool or the prompt, or the URI of the resource.
+        context: The request's context, as functions get it. `context.state` passes
+            values to them.
     """
 
     def __init__(
@@ -54,9 +56,9 @@ class MiddlewareCall:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments as the client sent them, before they are checked.
+        """The arguments as the client sent them, before they are validated.
 
-        You may change them. A resource has none: its variables are in its URI.
+        You may change them. A resource has none, as its variables are in the URI.
         """
         if self._arguments is None:
             self._arguments = msgspec.json.decode(self._raw, type=dict[str, Any])
@@ -67,14 +69,15 @@ class MiddlewareCall:
         self._arguments = arguments
 
     def encoded_arguments(self) -> bytes:
-        """Return the arguments as JSON, with the changes that were made to them."""
+        """Return the arguments as JSON, including changes."""
         if self._arguments is None:
             return self._raw
         return msgspec.json.encode(self._arguments)
 
 
-# `await proceed(call)` runs the rest. It returns a ToolResult for a tool call, a list
-# of contents for a read, and a PromptResult for a prompt.
+# `await proceed(call)` runs the inner middleware and the function. It returns a
+# ToolResult for a tool call, a list of contents for a read, and a PromptResult for a
+# prompt.
 Proceed: TypeAlias = Callable[[MiddlewareCall], Awaitable[Any]]
 Middleware: TypeAlias = Callable[[MiddlewareCall, Proceed], Awaitable[Any]]
 
@@ -97,7 +100,7 @@ def check_middleware(function: object) -> None:
 async def call_with_middleware(
     stack: tuple[Middleware, ...], call: MiddlewareCall, tool: ServerTool
 ) -> ToolResult:
-    """Call a tool within the middleware, the first one outermost."""
+    """Call a tool within the middleware. The first one is outermost."""
     checked: ToolResult | None = None
     request = call.request
     most = tool.largest_result(request)
@@ -114,7 +117,7 @@ async def call_with_middleware(
         return checked
 
     result = await _run(stack, call, innermost)
-    # What the middleware made itself has to fit the tool's output schema too.
+    # A result that the middleware has made must match the output schema too.
     return checked if result is checked else tool.as_result(result, most)
 
 
@@ -130,13 +133,13 @@ async def read_with_middleware(
     return resource.as_contents(uri, await _run(stack, call, innermost))
 
 
-async def fill_with_middleware(
+async def render_with_middleware(
     stack: tuple[Middleware, ...], call: MiddlewareCall, prompt: ServerPrompt
 ) -> PromptResult:
-    """Fill in a prompt within the middleware."""
+    """Render a prompt within the middleware."""
 
     async def innermost(call: MiddlewareCall) -> PromptResult:
-        return await prompt.fill(call.request, call.encoded_arguments())
+        return await prompt.render(call.request, call.encoded_arguments())
 
     return prompt.as_result(await _run(stack, call, innermost))
 

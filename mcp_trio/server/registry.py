@@ -1,4 +1,4 @@
-"""Registry: the tools, resources or prompts of a server, and their listed pages."""
+"""Registry: the tools, resources or prompts of a server, and their lists in pages."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Hashable, Sequence
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Feature")
 T_contra = TypeVar("T_contra", bound="Feature", contravariant=True)
 
-# The most encoded lists that a registry keeps. Tokens may have any mix of scopes, and
-# each mix has a list of its own.
+# The maximum number of encoded lists in a registry's cache. Each combination of scopes
+# that a token has needs a list of its own.
 MOST_KEPT = 100
 
 # Divides a list into pages: takes all items and the cursor of a page, and returns the
-# items on that page and the cursor of the next page, None on the last page.
+# items on that page and the cursor of the next page, or None on the last page.
 #
-# Each item has a number, which does not change when others are added and removed.
+# Each item has a number, which does not change when other items are added or removed.
 Pages = Callable[
     [Sequence[tuple[int, Any]], str | None], tuple[Sequence[Any], str | None]
 ]
 
 
 class View(NamedTuple):
-    """How a client sees a list if that depends on what it has declared.
+    """How a list is shown to clients that have declared certain extensions.
 
-    `show` returns an item as it is listed, or None if it is not. Clients whose `key` is
-    the same see the same.
+    `show` returns the entry for an item, or None to hide it. Clients with the same
+    `key` see the same list.
     """
 
     key: Hashable
@@ -42,25 +42,25 @@ class View(NamedTuple):
 
 
 class Follower(Protocol[T_contra]):
-    """Has the features of a registry too, under names of its own."""
+    """Mirrors the features of a registry, under other names."""
 
-    def must_be_free(self, name: str, item: T_contra) -> None:
-        """Raise ValueError if the name of a new feature is taken here."""
+    def check_is_free(self, name: str, item: T_contra) -> None:
+        """Raise ValueError if the name for a new feature is taken."""
 
     def added(self, item: T_contra) -> None:
-        """Add a feature that was added to the registry."""
+        """Called when a feature was added to the registry."""
 
     def removed(self, item: T_contra) -> None:
-        """Remove a feature that was removed from the registry."""
+        """Called when a feature was removed from the registry."""
 
     def replaced(self, before: T_contra, item: T_contra) -> None:
-        """Serve a feature in the place of one that is listed the same."""
+        """Called when a feature was replaced by one with the same entry."""
 
 
 class Registry(dict[str, T]):
     """A server's features of one kind, by name, in the order of registration.
 
-    Any thread may add and remove features. This is why loops run over a copy.
+    Any thread may add and remove features, so loops iterate over a copy.
     """
 
     def __init__(
@@ -75,18 +75,18 @@ class Registry(dict[str, T]):
         self._pages = pages
         self._changed = changed
         self._environment = environment
-        # Registries of servers that include this one's server.
+        # The mirrors in servers that include this registry's server.
         self._followers: tuple[Follower[T], ...] = ()
         self._numbers = count(1)
-        # Encoded first pages, by revision, by the principal's scopes if any feature
-        # requires scopes, and by the key of the client's view if it has one.
+        # The cache of encoded first pages, by revision, by the principal's scopes if
+        # any feature requires scopes, and by the key of the view if there is one.
         self._encoded: dict[Hashable, bytes] = {}
-        # Every scope that one of the features requires.
+        # All scopes that the features require.
         self.scopes = NO_SCOPES
 
     def add(self, item: T) -> None:
-        """Add a feature, under a name that is free, and announce it."""
-        self.must_be_free(item.name, item)
+        """Add a feature and notify clients. Raises ValueError if its name is taken."""
+        self.check_is_free(item.name, item)
         item.number = next(self._numbers)
         item.environment = self._environment
         self[item.name] = item
@@ -96,18 +96,18 @@ class Registry(dict[str, T]):
         for follower in self._followers:
             follower.added(item)
 
-    def must_be_free(self, name: str, item: T) -> None:
-        """Raise ValueError if this or a follower has a feature of this name."""
+    def check_is_free(self, name: str, item: T) -> None:
+        """Raise ValueError if this registry or a follower already has this name."""
         if name in self:
             raise ValueError(
-                f"there is a {self.kind} {name!r} already; "
-                "remove it, or give this one another name"
+                f"the {self.kind} {name!r} already exists; "
+                "remove it first, or use another name"
             )
         for follower in self._followers:
-            follower.must_be_free(name, item)
+            follower.check_is_free(name, item)
 
     def replace(self, item: T) -> None:
-        """Serve a feature in the place of one that is listed the same."""
+        """Replace the feature of the same name, whose entry must be the same."""
         before = self[item.name]
         item.number = before.number
         item.environment = self._environment
@@ -116,13 +116,13 @@ class Registry(dict[str, T]):
             follower.replaced(before, item)
 
     def follow(self, follower: Follower[T]) -> None:
-        """Tell a follower about every feature that is added or removed from now on."""
+        """Notify a follower of every feature that is added or removed from now on."""
         self._followers = (*self._followers, follower)
 
     def remove(self, name: str) -> None:
-        """Remove a feature, and announce it."""
+        """Remove a feature and notify clients. Raises KeyError."""
         if name not in self:
-            raise KeyError(f"there is no {self.kind} {name!r}")
+            raise KeyError(f"the {self.kind} {name!r} does not exist")
         removed = self.pop(name)
         if removed.scopes:
             others = [item.scopes for item in list(self.values())]
@@ -159,11 +159,11 @@ class Registry(dict[str, T]):
         principal: Principal | None = None,
         view: View | None = None,
     ) -> bytes:
-        """Return the encoded page at a cursor. Its items are under `key`.
+        """Return the encoded page at a cursor, with its items under `key`.
 
-        A first page is encoded once for each revision and each set of scopes, and kept
-        until the list changes. Other pages are not kept, because a client can make up
-        any number of cursors. Raises InvalidParams for an unknown cursor.
+        First pages are cached for each revision and set of scopes until the list
+        changes. Other pages are not cached, because a client can invent any number of
+        cursors. Raises InvalidParams for an unknown cursor.
         """
         held = NO_SCOPES
         kept_under: Hashable = revision
@@ -210,11 +210,14 @@ def _held(principal: Principal | None, scopes: frozenset[str]) -> frozenset[str]
     return NO_SCOPES if principal is None else principal.held(scopes)
 
 
-def in_pages_of(size: int | None) -> Pages:
-    """Return a function that divides a list into pages of this size; None: one page."""
+def pages_of(size: int | None) -> Pages:
+    """Return a function that divides lists into pages of this size; None for one page.
+
+    Raises ValueError.
+    """
     if size is not None and (type(size) is not int or size < 1):
         raise ValueError(
-            f"a page is a number of items, at least one item, not {size!r}"
+            f"Server(pages): expected a number of items of at least 1, got {size!r}"
         )
 
     def page(
@@ -238,7 +241,7 @@ def _encode_cursor(number: int) -> str:
 
 
 def _decode_cursor(cursor: str) -> int:
-    """Return the number in a cursor. Raises InvalidParams for an unknown cursor."""
+    """Return the number in a cursor. Raises InvalidParams."""
     try:
         word, number = urlsafe_b64decode(cursor.encode()).decode().split(":")
         if word == "after" and number.isdecimal():

@@ -19,28 +19,28 @@ from .worker_threads import WorkerThreads
 # How a request ended:
 #
 #     ok          with a result
-#     tool_error  with a failure that the function reported, or a failed question
-#     refused     it was not carried out: its params, the limits or the scopes forbid it
+#     tool_error  with an error that the function reported, or a failed question
+#     refused     without running: because of its params, limits or scopes
 #     error       with an exception whose message is hidden from the client
-#     cancelled   by the client, or because the client or the server has gone
+#     cancelled   by the client, by its disconnection, or because the server stopped
 #     timeout     because the function took too long
-#     task        with a task; the call that the task makes has an outcome of its own
+#     task        with a task; the call in the task has an outcome of its own
 Outcome = Literal[
     "ok", "tool_error", "refused", "error", "cancelled", "timeout", "task"
 ]
 
 
 class Environment(Struct, eq=False):
-    """What a server provides to every function that it runs."""
+    """The parts of a server that the functions that it runs depend on."""
 
     limits: Limits
-    secret: bytes  # seals what clients carry between two calls
+    secret: bytes  # signs the state that clients carry between two calls
     worker_threads: WorkerThreads | None = None  # while the server runs
     lifespan_value: Any = None
 
 
 class Request(Struct, eq=False):
-    """One request, from when it begins to run until its reply is sent."""
+    """One request, from its start until its reply is sent."""
 
     call: Call
     conversation: Conversation
@@ -48,18 +48,20 @@ class Request(Struct, eq=False):
     environment: Environment
     principal: Principal | None
     scope: trio.CancelScope | None = None  # set when the request first waits
+    # After a wait: when it began to encode its result.
+    turn_began: float = 0.0
     ended: bool = False
-    given_up: bool = False  # because the memory is needed for others
-    error: ProtocolError | None = None  # the error in the reply, if it is one
+    given_up: bool = False  # cancelled because its memory is needed for others
+    error: ProtocolError | None = None  # the error in the reply, if any
     limited_tool: str | None = None  # the tool whose own limit counts this request
     outcome: Outcome = "ok"
     target: str = ""  # the tool or the prompt, once the server has found it
-    state: dict[str, Any] | None = None  # what middleware hands down, if there is any
+    state: dict[str, Any] | None = None  # the values of `Context.state`
     task: BackgroundTask | None = None  # set for tools whose calls may become tasks
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What the client of this request can do."""
+        """The capabilities of this request's client."""
         if self.call.revision.opens:
             return self.conversation.session.capabilities
         capabilities: ClientCapabilities = self.call.params.meta.capabilities
@@ -67,11 +69,11 @@ class Request(Struct, eq=False):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more may be sent about this request."""
+        """Whether messages about this request may no longer be sent."""
         return self.ended or (self.scope is not None and self.scope.cancel_called)
 
     def give_up(self) -> bool:
-        """Cancel this request, which is answered with an error. Returns True."""
+        """Cancel this request and reply with an error. Returns True."""
         self.given_up = True
         if self.scope is not None:
             self.scope.cancel()
@@ -82,28 +84,28 @@ class Request(Struct, eq=False):
         if not self.is_over:
             self.conversation.send(message, self.channel)
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Send a notification about this request, unless it is over."""
         if not self.is_over:
-            self.conversation.tell(method, params, self.channel, self.call.revision)
+            self.conversation.notify(method, params, self.channel, self.call.revision)
 
 
 class SessionObserver(Protocol):
-    """Sees every conversation end that has lasted longer than a single HTTP request."""
+    """Notified when a conversation of more than a single HTTP request ends."""
 
     def session_ended(self, conversation: Conversation) -> None:
-        """Note that the client sends no more. May be called more than once."""
+        """Called when the client sends nothing more. May be called repeatedly."""
 
 
 class RequestObserver(Protocol):
-    """Sees every request begin and end, on every transport.
+    """Notified when requests begin and end, on all transports.
 
-    Both methods run in the request's own context, so a context variable that `began`
-    sets is seen by the functions that the request calls, and by nothing else.
+    Both methods run in the request's own context, so context variables that `began`
+    sets are visible in the functions of that request, and nowhere else.
     """
 
     def began(self, request: Request) -> None:
-        """Note that a request is about to run."""
+        """Called before a request runs."""
 
     def ended(self, request: Request, seconds: float) -> None:
-        """Note that a request has ended, with its outcome."""
+        """Called after a request has ended, when its outcome is known."""

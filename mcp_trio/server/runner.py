@@ -1,17 +1,17 @@
-"""Runs requests in the turn of the task that read them, until they first wait.
+"""Runs requests in the task that read them, until they first wait.
 
-A request that never waits costs no task, no wake-up and no queue. One that waits keeps
-the task it runs in: the task becomes the request's own, and a fresh task takes over
-reading. Every transport is a source of work for this one runner: stdio, WebSocket and
-memory with one conversation each, HTTP with many connections.
+A request that never waits needs no task, no wake-up and no queue. A request that waits
+keeps the task that it runs in, and a new task continues reading. Every transport is a
+source of work for this runner: stdio, WebSocket and memory with one conversation each,
+HTTP with many connections.
 
-The runner also contains requests. Each runs in a copy of the context, so its context
-variables reach no other request. If a request ends and leaves a cancel scope open in
-the reader's task, the task is given up, and a fresh one goes on.
+The runner also isolates requests from each other. Each request runs in a copy of the
+context, so its context variables do not leak into others. If a request returns and
+leaves a cancel scope open in the reader's task, that task ends and is replaced.
 
-trio has no public way to see that a scope was left open. The private attribute
-`Task._cancel_status` shows it for 12 ns. In a trio without that attribute, each request
-gets a cancel scope of its own, which takes 3 µs.
+trio has no public API to detect that a scope was left open. Reading the private
+attribute `Task._cancel_status` takes 12 ns. If trio does not have the attribute, each
+request runs in a cancel scope of its own instead, which takes 3 µs.
 """
 
 import logging
@@ -25,31 +25,32 @@ import trio
 log = logging.getLogger("mcp_trio")
 
 T = TypeVar("T")
-# What goes on with a coroutine that waits.
-Rest = Awaitable[T]
+# Resumes a coroutine that is waiting.
+Continuation = Awaitable[T]
 
-# Seconds that a reader serves requests that do not wait, before other tasks run.
+# Seconds that a reader serves requests that do not wait, before other tasks may run.
 TURN = 0.002
 
-# trio's RuntimeError, which is logged with this, says what the request did.
-SPOILED = "a request has spoiled the task that it ran in"
+# Logged together with trio's RuntimeError.
+LEAKED_SCOPE = "a request left a cancel scope open in the task that it ran in"
 
 
 class Source(Protocol):
-    """Where a runner finds work."""
+    """Supplies a runner with work."""
 
     async def wait(self) -> bool:
-        """Wait until there is work. False means that the work has ended."""
+        """Wait until there is work. Returns False at the end of the work."""
 
-    def take_turn(self, scope: trio.CancelScope) -> Rest[None] | None:
-        """Do the work that is there, up to a request that waits.
+    def take_turn(self, scope: trio.CancelScope) -> Continuation[None] | None:
+        """Do the available work, until a request waits.
 
-        Returns what goes on with that request, in the same task and under this scope.
+        Returns an awaitable that resumes this request. It must be awaited in the same
+        task, and `scope` must be the task's innermost cancel scope.
         """
 
 
-class Spoiled(RuntimeError):
-    """A coroutine returned `value`, and left a cancel scope open in its task."""
+class ScopeLeaked(RuntimeError):
+    """A coroutine returned `value` and left a cancel scope open in its task."""
 
     def __init__(self, value: Any) -> None:
         super().__init__("a cancel scope was left open")
@@ -64,31 +65,31 @@ class Runner:
         self._nursery = nursery
 
     async def run(self) -> None:
-        """Read and serve until a request waits; from then on this task is its own."""
+        """Serve requests until one waits. That request then keeps this task."""
         is_reader = True
         try:
             with trio.CancelScope() as scope:
                 while await self._source.wait():
-                    rest = self._source.take_turn(scope)
-                    if rest is not None:
+                    continuation = self._source.take_turn(scope)
+                    if continuation is not None:
                         is_reader = False
                         self._nursery.start_soon(self.run)
-                        await rest
+                        await continuation
                         return
         except* RuntimeError:
-            log.exception(SPOILED)
+            log.exception(LEAKED_SCOPE)
             if is_reader:
                 self._nursery.start_soon(self.run)
 
 
-def start(running: Coroutine[Any, Any, T]) -> tuple[T | None, Rest[T] | None]:
-    """Run a coroutine in this task's turn, until it returns or first waits.
+def start(running: Coroutine[Any, Any, T]) -> tuple[T | None, Continuation[T] | None]:
+    """Run a coroutine in this task until it returns or first waits.
 
-    Returns its value and None; or, if it waits, None and what goes on with it. In that
-    case the copy of the context in which it runs becomes this task's own.
+    Returns its value and None or, if it waits, None and an awaitable that resumes it.
+    In that case the copied context that it runs in becomes the context of this task.
 
-    Raises Spoiled if it has returned and left a cancel scope open. Then this task must
-    end, because whatever it does would run in that scope.
+    Raises ScopeLeaked if it has returned and left a cancel scope open. The task must
+    then end, because everything that it does would run in that scope.
     """
     task = trio.lowlevel.current_task()
     status = innermost_scope(task)
@@ -100,33 +101,33 @@ def start(running: Coroutine[Any, Any, T]) -> tuple[T | None, Rest[T] | None]:
         trap = context.run(running.send, None)
     except StopIteration as done:
         if innermost_scope(task) is not status:
-            raise Spoiled(done.value) from None
+            raise ScopeLeaked(done.value) from None
         return done.value, None
     if task.context is shared:
-        # Otherwise a coroutine that was started within this one waits, in its own.
+        # Otherwise an inner `start` has already set the context.
         task.context = context
-    rest = _resume(running, trap)
-    return None, (rest if status is not None else _contained(rest))
+    continuation = _resume(running, trap)
+    return None, (continuation if status is not None else _contained(continuation))
 
 
 def innermost_scope(task: trio.lowlevel.Task) -> object | None:
-    """Return an object that identifies the cancel scope that a task is in.
+    """Return an object that identifies the innermost cancel scope of a task.
 
-    Returns None if trio does not show it.
+    Returns None if this version of trio has no such object.
     """
     return getattr(task, "_cancel_status", None)
 
 
 @coroutine
 def _resume(running: Coroutine[Any, Any, T], trap: Any) -> Generator[Any, Any, T]:
-    """Go on with a coroutine that has waited once. Its waits are now the task's own."""
+    """Resume a coroutine that is waiting. From now on, this task waits for it."""
     step: Callable[[Any], Any]
     try:
         while True:
             try:
                 value = yield trap
                 step = running.send
-            except BaseException as problem:  # passed on, whatever it is
+            except BaseException as problem:  # rethrown in the coroutine
                 value = problem
                 step = running.throw
             trap = step(value)
@@ -135,7 +136,7 @@ def _resume(running: Coroutine[Any, Any, T], trap: Any) -> Generator[Any, Any, T
 
 
 async def _in_own_scope(running: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a cancel scope, to notice if it leaves another one open."""
+    """Run a coroutine in a cancel scope, to detect that it leaves another one open."""
     done: list[T] = []
     try:
         with trio.CancelScope():
@@ -143,15 +144,18 @@ async def _in_own_scope(running: Coroutine[Any, Any, T]) -> T:
     except RuntimeError:
         if not done:
             raise
-        raise Spoiled(done[0]) from None
+        raise ScopeLeaked(done[0]) from None
     return done[0]
 
 
-async def _contained(rest: Rest[T]) -> T:
-    """Wait for a coroutine that has the task to itself, and so can spoil no other."""
+async def _contained(continuation: Continuation[T]) -> T:
+    """Await a coroutine that has the task to itself, where a leaked scope is harmless.
+
+    Such a leak is only logged.
+    """
     try:
-        return await rest
-    except Spoiled as spoiled:
-        log.exception(SPOILED)
-        value: T = spoiled.value
+        return await continuation
+    except ScopeLeaked as leaked:
+        log.exception(LEAKED_SCOPE)
+        value: T = leaked.value
         return value

@@ -1,4 +1,4 @@
-"""Messages to sample from, as users may write them, and the answers to them."""
+"""Sampling: the messages that users may pass, and the model's answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,9 +31,13 @@ _BLOCKS: dict[str, type[Any]] = {
 
 
 class Sampled(Struct, rename="camel"):
-    """A message of the client's model.
+    """A message from the client's model.
 
-    `content` is one content block, or a list of them, as the client sent it.
+    Attributes:
+        role: "assistant".
+        content: One content block, or a list of them, as the client sent it.
+        model: The name of the model.
+        stop_reason: Why the model stopped, such as "endTurn".
     """
 
     role: str
@@ -65,13 +69,17 @@ class Sampled(Struct, rename="camel"):
 
     @property
     def message(self) -> SamplingMessage:
-        """This message as a part of the conversation to sample from next."""
+        """This message, to append to the conversation."""
         blocks = []
         for block in self._blocks():
             cls = _BLOCKS.get(block.get("type", ""))
             if cls not in SAMPLING_TYPES:
+                known = ", ".join(
+                    tag for tag, cls in _BLOCKS.items() if cls in SAMPLING_TYPES
+                )
                 raise TypeError(
-                    f"the model answered with {block.get('type')!r} content"
+                    f"the model's message: expected content of the types {known}, got "
+                    f"{block.get('type')!r}"
                 )
             blocks.append(_known_block(block, cls))
         role: Any = self.role
@@ -87,9 +95,9 @@ class Sampled(Struct, rename="camel"):
         return [block.get("text") for block in blocks if block.get("type") == "text"]
 
 
-# A message of a conversation, as a user may write it. A string, one content block and a
-# list of content blocks are messages of the user. The answer of the client's model is
-# its message.
+# A message of a conversation, as users may pass it. Strings, content blocks and lists
+# of content blocks become messages with the role "user". A `Sampled` becomes a message
+# of the model.
 Message = (
     str
     | Mapping[str, Any]
@@ -101,11 +109,11 @@ Message = (
 )
 
 
-# Reading what users write
+# Converting what users pass
 
 
 def read_messages(given: str | Sequence[Message]) -> list[SamplingMessage]:
-    """Return the messages that were given. Raises TypeError or ValueError."""
+    """Convert messages. Raises TypeError or ValueError."""
     if isinstance(given, str):
         return [SamplingMessage("user", given)]
     messages = [
@@ -117,7 +125,7 @@ def read_messages(given: str | Sequence[Message]) -> list[SamplingMessage]:
 
 
 def read_tools(given: Sequence[Tool | Mapping[str, Any]] | None) -> list[Tool] | None:
-    """Return the tools that were given; a dict has the protocol's keys."""
+    """Convert tools, which may be dicts with the protocol's keys. Raises TypeError."""
     if given is None:
         return None
     tools = []
@@ -133,7 +141,7 @@ def read_tools(given: Sequence[Tool | Mapping[str, Any]] | None) -> list[Tool] |
 
 
 def read_tool_choice(given: str | Mapping[str, Any] | None) -> Json | None:
-    """Return the choice of tools, which may be given as the name of its mode."""
+    """Convert a tool choice, which may be only its mode. Raises ValueError."""
     if given is None:
         return None
     choice = {"mode": given} if isinstance(given, str) else dict(given)
@@ -161,7 +169,7 @@ def _read_message(given: object, place: str) -> SamplingMessage:
 
 
 def _read_content(given: object, place: str) -> SamplingContent | list[SamplingContent]:
-    """Return content as a block or a list of blocks."""
+    """Convert content to a block or a list of blocks."""
     if isinstance(given, list | tuple):
         return [
             _read_block(item, f"{place}[{index}]") for index, item in enumerate(given)
@@ -180,7 +188,7 @@ def _read_block(given: object, place: str) -> SamplingContent:
 
 
 def _read_any_block(given: object, place: str) -> Any:
-    """Return a block of any kind, which may be given as a string or a dict."""
+    """Convert a string or a dict to a content block of any type."""
     if isinstance(given, str):
         return Text(given)
     if not isinstance(given, Mapping):
@@ -202,7 +210,7 @@ def _read_any_block(given: object, place: str) -> Any:
 
 
 def _build(cls: type[Any], fields: Mapping[str, Any], place: str) -> Any:
-    """Return a model of the protocol's, given its fields by their names in JSON."""
+    """Return an instance of a class of the protocol, given its fields as in JSON."""
     names = _names(cls)
     values = {}
     for key, value in fields.items():
@@ -226,7 +234,7 @@ def _names(cls: type[Any]) -> dict[str, str]:
 
 
 def _known_block(block: Json, cls: type[Any]) -> Any:
-    """Return a block that the client sent, without keys that nobody knows."""
+    """Convert a block that the client sent. Unknown keys are ignored."""
     names = _names(cls)
     known = {key: value for key, value in block.items() if key in {*names, "type"}}
     return _read_any_block(known, "the model's message")
@@ -236,15 +244,15 @@ def _known_block(block: Json, cls: type[Any]) -> Any:
 
 
 def _check_tool_results(messages: list[SamplingMessage]) -> None:
-    """Raise ValueError unless each use of a tool has its result in the next message."""
+    """Raise ValueError unless the next message has the result of each tool use."""
     open_ids: set[str] = set()
     for index, message in enumerate(messages):
         blocks = message.blocks
         results = [one for one in blocks if isinstance(one, ToolUseResult)]
         if results and len(results) < len(blocks):
             raise ValueError(
-                f"messages[{index}]: a message with tool results has nothing else; "
-                "put the rest into a message of its own"
+                f"messages[{index}]: expected tool results only, got other content "
+                "too; put that into a separate message"
             )
         given_ids = {one.tool_use_id for one in results}
         if given_ids != open_ids:
@@ -257,4 +265,6 @@ def _check_tool_results(messages: list[SamplingMessage]) -> None:
         open_ids = {one.id for one in blocks if isinstance(one, ToolUse)}
     if open_ids:
         expected = ", ".join(sorted(open_ids))
-        raise ValueError(f"messages: the results of tool uses are missing: {expected}")
+        raise ValueError(
+            f"messages: expected the results of the tool uses {expected} at the end"
+        )

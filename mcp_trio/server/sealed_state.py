@@ -1,20 +1,20 @@
-"""The signed state that a client carries from one round of a request to the next."""
+"""The signed state that a client sends back with its answers to questions."""
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from msgspec import Raw, Struct
 
-# Seconds within which a client has to come back with its answers.
+# Seconds that a client has to answer.
 STATE_LIFETIME = 3600
 
 _SIGNATURE_LENGTH = 32  # of SHA-256, in bytes
 
 
 class RequestState(Struct):
-    """What is known so far about a request that asks its client questions."""
+    """The state of a request that has asked its client questions."""
 
-    digest: str  # of the request that it belongs to
+    digest: str  # identifies the request: see `_digest` in client_requests.py
     expires: float  # in seconds since 1970
     answers: dict[str, Raw] = {}  # by the questions' keys
     done: dict[str, Raw] = {}  # results of the steps done with `once`
@@ -27,11 +27,11 @@ def seal(secret: bytes, content: bytes) -> str:
 
 
 def unseal(secret: bytes, sealed: str) -> bytes:
-    """Return the content that was signed. Raises ValueError for anything else."""
+    """Return the signed content. Raises ValueError if the signature is invalid."""
     content = urlsafe_b64decode(sealed.encode())[_SIGNATURE_LENGTH:]
-    # The text is compared as a whole, because the base64 decoder ignores unknown
-    # characters and whatever follows the end.
+    # The whole text is compared, because the base64 decoder ignores unknown characters
+    # and any data after the padding.
     expected = seal(secret, content)
     if not hmac.compare_digest(sealed.encode(), expected.encode()):
-        raise ValueError("the sealed text was changed")
+        raise ValueError("the signature does not match")
     return content

@@ -1,6 +1,6 @@
 """Serves one client over a stream of messages: stdio, WebSocket, memory."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from time import perf_counter
 
@@ -8,15 +8,18 @@ import trio
 
 from ..auth.principal import Principal
 from ..protocol.session import Answer, Batch, Call, Event, Notice, Refusal, Session
+from .accounts import Account, account_of
 from .app import Server
+from .batch_replies import BatchReplies
 from .call_tasks import CallTasks
 from .channel import Channel, Wire
 from .conversation import Conversation, MessageObserver
 from .event_log import SLOW
 from .execute import execute, finish
 from .handlers import handle_notification
+from .ledger import Priority
 from .request import Request
-from .runner import TURN, Rest, Runner, Spoiled, start
+from .runner import TURN, Continuation, Runner, ScopeLeaked, start
 
 
 async def serve_conversation(
@@ -28,9 +31,9 @@ async def serve_conversation(
     address: str = "",
     observer: MessageObserver | None = None,
 ) -> None:
-    """Serve one client until its input ends and all that it asked for is done.
+    """Serve one client until its input has ended and its requests have finished.
 
-    `observer` sees the messages instead of the server's own.
+    `observer` is called with each message, in place of the server's own observer.
     """
     conversation = Conversation(
         Session(server.revisions),
@@ -54,28 +57,29 @@ async def serve_conversation(
 async def execute_batch(
     server: Server, conversation: Conversation, events: list[Event], channel: Channel
 ) -> bytes | None:
-    """Carry out a batch. Returns all replies in one array, or None without replies."""
-    replies: list[bytes] = []
+    """Run a batch. Returns the replies as one array, or None if there are none."""
     async with trio.open_nursery() as nursery:
+        account = account_of(conversation, conversation.principal)
+        replies = BatchReplies(server.ledger, account, nursery.cancel_scope)
         source = ConversationSource(
             server,
             conversation,
             channel,
             nursery,
-            reply=replies.append,
+            reply=replies.add,
             events=events,
-            # A later request of this session may have another token.
+            # Not that of a later request, which may have another token.
             principal=conversation.principal,
         )
         nursery.start_soon(Runner(source, nursery).run)
-    return b"[%b]" % b",".join(replies) if replies else None
+    return replies.joined()
 
 
 class ConversationSource:
-    """The messages of one client, or the events of one batch, as work for a runner.
+    """Supplies a runner with the messages of one client, or the events of one batch.
 
-    Most requests run in the reader's turn. If a tool waited when it was last called,
-    its next call begins in a task of its own: passing on the reader's role for each
+    Most requests run in the reader's task. If a tool waited when it was last called,
+    its next call begins in a task of its own, because replacing the reader for each
     such call would cost more. Requests begin in the order of their messages.
     """
 
@@ -97,19 +101,24 @@ class ConversationSource:
         self._nursery = nursery
         self._wire = wire
         self._principal = principal
-        self._events = iter(events)  # those that are not served yet
+        self._events = iter(events)  # events that have not been served
         self._has_events = True
-        self._owes_others_a_turn = False
+        # Whether other tasks should run before the next event is served.
+        self._must_yield = False
+        # The messages received last. Some of them may have been served.
+        self._messages: Sequence[bytes | None] = ()
         self._last_request: Request | None = None
         self._call_tasks = CallTasks(server, nursery, self._run_call)
         self._send = reply
         self._reply = reply if conversation.observer is None else self._observed_reply
 
     async def wait(self) -> bool:
-        """Wait for messages, unless some are left. Returns False at the end."""
-        if self._owes_others_a_turn:
-            self._owes_others_a_turn = False
+        """Wait until there are events to serve. Returns False at the end of input."""
+        if self._must_yield:
+            self._must_yield = False
             await trio.lowlevel.checkpoint()
+            if self._server.turns.lines:
+                await self._wait_for_turn()
             return True
         if self._has_events:
             return True
@@ -120,13 +129,16 @@ class ConversationSource:
         messages = await self._wire.receive()
         if not messages:
             self._call_tasks.close()
-            # Running requests may finish, within the grace period.
+            # Running requests may finish within the grace period.
             self._conversation.close()
             deadline = trio.current_time() + self._server.grace
             self._nursery.cancel_scope.deadline = deadline
             return False
-        # Each message is decoded after those before it have begun, as they may change
-        # how it is decoded.
+        self._messages = messages
+        if self._server.turns.lines:
+            await self._wait_for_turn()
+        # A message is decoded after the previous ones have begun, because they may
+        # change the session that decodes it.
         if self._conversation.observer is None:
             self._events = map(self._conversation.session.receive, messages)
         else:
@@ -134,57 +146,59 @@ class ConversationSource:
         self._has_events = True
         return True
 
-    def take_turn(self, scope: trio.CancelScope) -> Rest[None] | None:
-        """Serve events until a request waits, the turn is over, or all are served."""
-        rest = None
+    def take_turn(self, scope: trio.CancelScope) -> Continuation[None] | None:
+        """Serve events until a request waits, the turn is over, or none are left."""
+        continuation = None
         turn_ends = perf_counter() + TURN
         for event in self._events:
             if type(event) is Call:
-                rest = self._begin(event, scope)
+                continuation = self._begin(event, scope)
             elif self._call_tasks.has_calls:
-                # The calls before it begin first.
+                # Earlier calls have to begin first.
                 self._events = chain([event], self._events)
-                self._owes_others_a_turn = True
+                self._must_yield = True
                 break
             else:
-                rest = self._take(event)
-            if rest is not None:
+                continuation = self._handle(event)
+            if continuation is not None:
                 break
-            if self._owes_others_a_turn:
+            if self._must_yield:
                 break
             late = perf_counter() - turn_ends
             if late > 0:
                 self._log_if_slow(event, late)
-                self._owes_others_a_turn = True
+                self._server.turns.end(self._account())
+                self._must_yield = True
                 break
         else:
             self._has_events = False
+            self._messages = ()
         if self._wire is not None:
             self._wire.flush()
-        return rest
+        return continuation
 
-    def _begin(self, call: Call, scope: trio.CancelScope) -> Rest[None] | None:
-        """Run a request until it ends or first waits."""
+    def _begin(self, call: Call, scope: trio.CancelScope) -> Continuation[None] | None:
+        """Run a request until it returns or first waits."""
         if self._call_tasks.has_calls or self._is_expected_to_wait(call):
             self._call_tasks.begin(call)
-            self._owes_others_a_turn = self._call_tasks.is_full
+            self._must_yield = self._call_tasks.is_full
             return None
         request = self._request(call)
         self._last_request = request
         try:
-            reply, rest = start(execute(self._server, request))
-        except Spoiled as spoiled:
-            self._reply(spoiled.value)
+            reply, continuation = start(execute(self._server, request))
+        except ScopeLeaked as leaked:
+            self._reply(leaked.value)
             raise
-        if rest is not None:
+        if continuation is not None:
             self._server.note_that_it_waits(call)
-            return self._finish(request, rest, scope)
+            return self._finish(request, continuation, scope)
         if reply is not None:
             self._reply(reply)
         return None
 
-    def _take(self, event: Event | None) -> Rest[None] | None:
-        """Act on anything but a request."""
+    def _handle(self, event: Event | None) -> Continuation[None] | None:
+        """Handle an event that is not a request."""
         if isinstance(event, Batch):
             return self._begin_batch(event)
         if isinstance(event, Refusal):
@@ -196,25 +210,28 @@ class ConversationSource:
         return None
 
     async def _finish(
-        self, request: Request, rest: Rest[bytes], scope: trio.CancelScope
+        self,
+        request: Request,
+        continuation: Continuation[bytes],
+        scope: trio.CancelScope,
     ) -> None:
-        reply = await finish(self._server, request, rest, scope)
+        reply = await finish(self._server, request, continuation, scope)
         if reply is not None:
             self._reply(reply)
 
-    def _begin_batch(self, batch: Batch) -> Rest[None] | None:
+    def _begin_batch(self, batch: Batch) -> Continuation[None] | None:
         running = execute_batch(
             self._server, self._conversation, batch.events, self._channel
         )
-        reply, rest = start(running)
-        if rest is not None:
-            return self._finish_batch(rest)
+        reply, continuation = start(running)
+        if continuation is not None:
+            return self._finish_batch(continuation)
         if reply is not None:
             self._reply(reply)
         return None
 
-    async def _finish_batch(self, rest: Rest[bytes | None]) -> None:
-        reply = await rest
+    async def _finish_batch(self, continuation: Continuation[bytes | None]) -> None:
+        reply = await continuation
         if reply is not None:
             self._reply(reply)
 
@@ -226,7 +243,7 @@ class ConversationSource:
         name = call.params.name
         if name not in self._server.tools_that_wait:
             return False
-        # A tool that the principal may not use must not be noticeable.
+        # The response time must not reveal a tool that the principal may not use.
         principal = self._principal or self._conversation.principal
         return self._server.tools.get_for(principal, name) is not None
 
@@ -234,18 +251,48 @@ class ConversationSource:
         """Run a call in a task of its own."""
         request = self._request(call)
         try:
-            reply, rest = start(execute(self._server, request))
-        except Spoiled as spoiled:
-            self._reply(spoiled.value)
+            reply, continuation = start(execute(self._server, request))
+        except ScopeLeaked as leaked:
+            self._reply(leaked.value)
             raise
-        if rest is not None:
-            reply = await finish(self._server, request, rest, scope)
+        if continuation is not None:
+            reply = await finish(self._server, request, continuation, scope)
         else:
             self._server.note_that_it_did_not_wait(call)
         if reply is not None:
             self._reply(reply)
 
+    # Turns
+
+    async def _wait_for_turn(self) -> None:
+        """Let others go first, if this client has used up its turn.
+
+        It may have many conversations.
+        """
+        account = self._account()
+        turns = self._server.turns
+        if not turns.must_wait(account):
+            return
+        size = sum(len(message) for message in self._messages if message is not None)
+        holding = self._server.ledger.hold(
+            account, "bodies", size, Priority.REQUEST, self._give_up
+        )
+        try:
+            await turns.wait(account)
+        finally:
+            holding.release()
+
+    def _give_up(self) -> bool:
+        """End the conversation, because the memory of its messages is needed."""
+        self._nursery.cancel_scope.cancel()
+        return True
+
     # Helpers
+
+    def _account(self) -> Account:
+        return account_of(
+            self._conversation, self._principal or self._conversation.principal
+        )
 
     def _request(self, call: Call) -> Request:
         return Request(
@@ -257,9 +304,9 @@ class ConversationSource:
         )
 
     def _log_if_slow(self, event: Event | None, seconds: float) -> None:
-        """Log a request that held up all others."""
+        """Log a request that blocked the loop for long."""
         if seconds > SLOW and type(event) is Call and self._last_request is not None:
-            self._server.event_log.took(self._last_request, seconds)
+            self._server.event_log.log_slow(self._last_request, seconds)
 
     def _receive_observed(self, message: bytes | None) -> Event | None:
         if message is not None and self._conversation.observer is not None:

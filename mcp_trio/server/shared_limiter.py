@@ -1,8 +1,8 @@
-"""Holds all processes of a server together to its rates.
+"""Enforces a server's rates across all of its processes.
 
-The buckets are in the store that the processes share, so that every request with a rate
-waits for the store. Everything else is limited by each process: the requests at once,
-and floods of HTTP requests.
+The buckets are in the shared store, so every request that has a rate waits for the
+store. Other limits apply to each process: requests in progress, and floods of HTTP
+requests.
 """
 
 from ..protocol.errors import ServiceUnavailable, TooManyCalls
@@ -13,10 +13,10 @@ from .shared_state import SharedState
 
 
 class SharedLimiter:
-    """Takes from shared buckets what a `Limiter` takes from its own.
+    """Like a `Limiter`, with buckets that all processes share.
 
-    While the store is away, each process counts for itself. So it does for clients that
-    only it can have, such as that of a pipe.
+    While the store is unavailable, each process uses its own buckets. It does so too
+    for clients that only this process can have, such as the client on stdio.
     """
 
     def __init__(self, limiter: Limiter, store: SharedState, server: str) -> None:
@@ -34,12 +34,12 @@ class SharedLimiter:
             await self._take(request, None, rate, weight)
 
     async def admit(self, request: Request, tool: LimitedTool) -> None:
-        """Admit a tool call, which counts against the tool's own limits.
+        """Count a tool call against the tool's own limits.
 
-        The server's rate has admitted it before. Raises TooManyCalls.
+        It has already been counted against the server's rate. Raises TooManyCalls.
         """
         try:
-            # A request that waits is counted, but not yet for its tool.
+            # A request that waits has been counted, but not for its tool.
             is_counted = request.scope is not None
             self._limiter.check_tool(request, tool)
             if is_counted:
@@ -49,14 +49,14 @@ class SharedLimiter:
         except TooManyCalls:
             rate = self._limiter.rate
             if rate is not None:
-                # It was refused for another reason, so it does not count.
+                # A refused call does not count.
                 await self._take(request, None, rate, -1.0)
             raise
 
     async def _take(
         self, request: Request, tool: str | None, rate: Rate, weight: float
     ) -> None:
-        """Take from a bucket, or put back a negative weight. Raises TooManyCalls."""
+        """Take from a bucket. A negative weight puts back. Raises TooManyCalls."""
         sender = _shared_sender(request)
         if sender is None:
             self._limiter.take_from(request, tool, rate, weight)
@@ -72,9 +72,9 @@ class SharedLimiter:
 
 
 def _shared_sender(request: Request) -> str | None:
-    """Return whose limits a request counts against, in every process.
+    """Return the sender of a request, by a name that is the same in all processes.
 
-    Returns None for a client of this process only.
+    Returns None for a client that only this process can have.
     """
     if request.principal is not None:
         return f"principal:{request.principal.name}"

@@ -1,7 +1,7 @@
-"""What the server itself needs to know of its other processes, and what they share.
+"""Interfaces to stores and to groups of processes.
 
-The stores are in `mcp_trio.stores`, and groups of processes in `mcp_trio.workers`. The
-server does not depend on them.
+The implementations are in `mcp_trio.stores` and `mcp_trio.workers`. The server does not
+depend on them.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from .limits import Rate
 
 
 class StoreStatistics(Struct):
-    """What a store has done. `seconds` is how long all operations took together."""
+    """Counters of a store. `seconds` is the total duration of all operations."""
 
     operations: int = 0
     seconds: float = 0.0
@@ -22,7 +22,7 @@ class StoreStatistics(Struct):
 
 
 class SharedState(Protocol):
-    """A store, as `/readyz` and `/metrics` see it."""
+    """The part of a store that the server itself uses."""
 
     @property
     def is_available(self) -> bool:
@@ -30,16 +30,17 @@ class SharedState(Protocol):
 
     @property
     def statistics(self) -> StoreStatistics:
-        """Return what the store has done."""
+        """The store's counters."""
 
     async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
         """Take from a bucket that all processes share. See `Store.take`."""
 
 
 class ProcessGroup(Protocol):
-    """The processes that serve the same port, as one of them sees them."""
+    """The processes that serve the same port, from the perspective of one of them."""
 
-    # Whether all of them stop. If not, others take the clients of one that stops.
+    # Whether all of them are stopping. Otherwise the others take over the clients of
+    # this process when it stops.
     is_stopping: bool
 
     def use_page(self, render: Callable[[], bytes]) -> None:

@@ -1,7 +1,7 @@
-"""Tells clients about changed lists and changed resources.
+"""Notifies clients of changed lists and changed resources.
 
-Clients with a session are notified of every list, and of the resources that they
-subscribed to. Others choose in their `subscriptions/listen` request.
+Clients with a session are notified of changes to every list, and to the resources that
+they subscribed to. Others choose in their `subscriptions/listen` request.
 """
 
 from collections.abc import Callable
@@ -23,38 +23,38 @@ from .request import Request
 K = TypeVar("K")
 V = TypeVar("V")
 
-# Resources that one session may subscribe to. A bound is needed because a template
-# matches any number of URIs.
+# The maximum number of resources that one session may subscribe to. A template matches
+# any number of URIs.
 MOST_SUBSCRIPTIONS = 1_000
 
-# The bytes of a subscription without the characters of its URI.
+# The size of a subscription in bytes, without the characters of its URI.
 SUBSCRIPTION_SIZE = 256
 
 KINDS = ("tools", "resources", "prompts")
-# What can change: the list of a kind, if the URI is None, or a resource.
+# Something that can change: the list of a kind if the URI is None, or a resource.
 Topic = tuple[str, str | None]
 
 
 class Audience(Enum):
-    """Who is told about a change."""
+    """The clients to notify of a change."""
 
     ALL = "all"
-    # Those that only this process knows of. It tells them of its own changes at once.
+    # Clients that only this process has. It notifies them of its own changes at once.
     OWN = "own"
-    # Sessions that all processes share: each is told by one of the processes, about
-    # the changes at any of them in the same order.
+    # Sessions that all processes share. Each is notified by one of the processes, so
+    # that it gets the changes of all processes in the same order.
     SHARED = "shared"
 
 
 class ChangeRelay(Protocol):
-    """Tells all processes of the server what has changed at this one."""
+    """Publishes the changes at this process to all processes of the server."""
 
-    def announce(self, topics: list[Topic]) -> None:
-        """Tell them. Each calls `Subscriptions.announce`, this one too."""
+    def publish(self, topics: list[Topic]) -> None:
+        """Let every process, including this one, call `notify_clients`."""
 
 
 class Listener:
-    """One `subscriptions/listen` request, as long as it is open."""
+    """An open `subscriptions/listen` request."""
 
     def __init__(self, request: Request, wanted: Filter) -> None:
         self.request = request
@@ -66,21 +66,21 @@ class Listener:
         for uri in wanted.resource_subscriptions:
             self.topics.add(("resources", uri))
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Send a notification that names this subscription."""
         meta = {VENDOR + "subscriptionId": self.request.call.id}
-        self.request.tell(method, {"_meta": meta, **params})
+        self.request.notify(method, {"_meta": meta, **params})
 
 
 class Subscriptions(Struct, eq=False):
-    """Everything that listens to one server. `changed` may be called from any thread.
+    """The sessions and listeners of one server, and what they subscribe to.
 
-    `scopes_of` returns the scopes that the resource at a URI requires; only principals
-    that have them are told about it. `token` is that of the loop in which
-    the conversations run, while the server runs.
+    `note_change` may be called from any thread. `scopes_of` returns the scopes that the
+    resource at a URI requires; only principals that have them are notified. `token` is
+    that of the running event loop, and None while the server does not run.
 
-    There may be very many listeners, so those that an event concerns are looked up, and
-    no event looks at all of them. The dicts without values are ordered sets.
+    There may be very many listeners, so they are indexed by topic. The dicts without
+    values are ordered sets.
     """
 
     scopes_of: Callable[[str], frozenset[str]]
@@ -88,40 +88,40 @@ class Subscriptions(Struct, eq=False):
     token: trio.lowlevel.TrioToken | None = None
     # None if this is the only process.
     relay: ChangeRelay | None = None
-    # Each conversation with the URIs that it subscribes to, and the other way round.
+    # Conversation -> the URIs that it subscribes to, and the reverse.
     _conversations: dict[Conversation, dict[str, None]] = {}
     _subscribers: dict[str, dict[Conversation, None]] = {}
-    # The listeners, by what they listen to and by whose they are.
+    # The listeners, by topic and by conversation.
     _listeners: dict[Topic, dict[Listener, None]] = {}
     _listeners_of: dict[Conversation, dict[Listener, None]] = {}
-    # What each conversation's subscriptions are charged.
+    # The charge for each conversation's subscriptions.
     _holdings: dict[Conversation, Holding] = {}
-    # Changes that have not been sent yet.
-    _changed: dict[Topic, None] = {}
+    # Changes that no client has been notified of.
+    _pending: dict[Topic, None] = {}
 
-    def opened(self, conversation: Conversation) -> None:
-        """Start to tell a client that has opened a session."""
+    def add_session(self, conversation: Conversation) -> None:
+        """Notify a client that has opened a session from now on."""
         self._conversations.setdefault(conversation, {})
 
-    def closed(self, conversation: Conversation) -> None:
-        """End everything a client listens to, because it has gone."""
+    def remove(self, conversation: Conversation) -> None:
+        """Remove a client that has disconnected, with its subscriptions."""
         self._end_subscriptions(conversation)
         self._conversations.pop(conversation, None)
         for listener in self._listeners_of.get(conversation, ()):
             listener.ended.set()
 
     def subscribe(self, conversation: Conversation, uri: str) -> None:
-        """Tell a session about a resource from now on."""
+        """Notify a session of changes to a resource from now on."""
         if conversation.session.revision is None:
             raise InvalidRequest(
-                "Invalid request: a session is wanted, to be told in that a resource "
-                "has changed"
+                "Invalid request: subscribing needs a session, to send notifications "
+                "in; begin with initialize"
             )
         uris = self._conversations.setdefault(conversation, {})
         if len(uris) >= MOST_SUBSCRIPTIONS:
             raise InvalidParams(
-                f"{MOST_SUBSCRIPTIONS} resources are subscribed to; unsubscribe from "
-                "some first"
+                f"Too many subscriptions: this session has {MOST_SUBSCRIPTIONS}, which "
+                "is the maximum; unsubscribe from some first"
             )
         if uri in uris:
             return
@@ -129,8 +129,8 @@ class Subscriptions(Struct, eq=False):
         self._subscribers.setdefault(uri, {})[conversation] = None
         self._charge(conversation, len(uri) + SUBSCRIPTION_SIZE)
 
-    def is_open(self, conversation: Conversation) -> bool:
-        """Return whether a client that has opened a session is told of changes."""
+    def has_session(self, conversation: Conversation) -> bool:
+        """Return whether a client has opened a session, and so is notified."""
         return conversation in self._conversations
 
     def subscribed(self, conversation: Conversation) -> list[str]:
@@ -138,7 +138,7 @@ class Subscriptions(Struct, eq=False):
         return list(self._conversations.get(conversation, ()))
 
     def unsubscribe(self, conversation: Conversation, uri: str) -> None:
-        """Stop telling a session about a resource."""
+        """Stop notifying a session of changes to a resource."""
         uris = self._conversations.get(conversation, {})
         if uri in uris:
             del uris[uri]
@@ -146,7 +146,7 @@ class Subscriptions(Struct, eq=False):
             self._charge(conversation, -len(uri) - SUBSCRIPTION_SIZE)
 
     def _charge(self, conversation: Conversation, change: int) -> None:
-        """Charge a conversation for more subscriptions, or for fewer."""
+        """Change what a conversation is charged for its subscriptions, by `change`."""
         holding = self._holdings.get(conversation)
         if holding is not None:
             holding.resize(holding.size + change)
@@ -164,7 +164,7 @@ class Subscriptions(Struct, eq=False):
                 self._holdings[conversation] = holding
 
     def _end_subscriptions(self, conversation: Conversation) -> None:
-        """End what a session subscribes to: it has gone, or its memory is needed."""
+        """Remove a session's subscriptions: it has ended, or memory is needed."""
         uris = self._conversations.get(conversation, {})
         for uri in uris:
             _discard(self._subscribers, uri, conversation)
@@ -174,7 +174,7 @@ class Subscriptions(Struct, eq=False):
             holding.release()
 
     def end_all(self) -> None:
-        """End every listener with a result, because the server stops."""
+        """Let every listener return its result, because the server is stopping."""
         for listeners in self._listeners_of.values():
             for listener in listeners:
                 listener.ended.set()
@@ -186,14 +186,14 @@ class Subscriptions(Struct, eq=False):
         of_extensions: Json | None = None,
         acknowledged: Callable[[], None] | None = None,
     ) -> None:
-        """Listen until either side ends it.
+        """Serve a listener until either side ends it.
 
-        `of_extensions` is acknowledged beside the filter. `acknowledged` is called as
-        soon as that is done.
+        The acknowledgment contains the filter and `of_extensions`. `acknowledged` is
+        called after it was sent.
         """
         listener = Listener(request, wanted)
         honored = {**to_builtins(wanted), **(of_extensions or {})}
-        listener.tell(
+        listener.notify(
             "notifications/subscriptions/acknowledged", {"notifications": honored}
         )
         self._add(listener)
@@ -215,50 +215,48 @@ class Subscriptions(Struct, eq=False):
             _discard(self._listeners, topic, listener)
         _discard(self._listeners_of, listener.request.conversation, listener)
 
-    def changed(self, kind: str, uri: str | None = None) -> None:
-        """Announce that a list, or the resource at a URI, has changed.
+    def note_change(self, kind: str, uri: str | None = None) -> None:
+        """Notify clients that a list, or the resource at a URI, has changed.
 
-        Several changes in a row are announced as one.
+        Repeated changes in a short time are combined.
         """
         token = self.token
-        if (
-            token is None
-        ):  # the server does not run, so no client can know the old state
+        if token is None:  # The server does not run, so there is nobody to notify.
             return
-        self._changed[kind, uri] = None
+        self._pending[kind, uri] = None
         try:
-            token.run_sync_soon(self._announce, idempotent=True)
+            token.run_sync_soon(self._send_changes, idempotent=True)
         except trio.RunFinishedError:
             self.token = None
 
-    def _announce(self) -> None:
-        changed = self._changed
-        self._changed = {}
-        topics = list(changed)  # another thread may still add to it
+    def _send_changes(self) -> None:
+        pending = self._pending
+        self._pending = {}
+        topics = list(pending)  # a copy, because another thread may still add to it
         if self.relay is None:
-            self.announce(topics, Audience.ALL)
+            self.notify_clients(topics, Audience.ALL)
         else:
-            self.announce(topics, Audience.OWN)
-            self.relay.announce(topics)
+            self.notify_clients(topics, Audience.OWN)
+            self.relay.publish(topics)
 
-    def announce(self, topics: list[Topic], audience: Audience) -> None:
-        """Tell clients what has changed."""
+    def notify_clients(self, topics: list[Topic], audience: Audience) -> None:
+        """Notify the clients of an audience that these lists or resources changed."""
         for kind, uri in topics:
             if uri is None:
-                self._announce_list(kind, audience)
+                self._notify_of_list(kind, audience)
             else:
-                self._announce_resource(uri, audience)
+                self._notify_of_resource(uri, audience)
 
-    def _announce_list(self, kind: str, audience: Audience) -> None:
+    def _notify_of_list(self, kind: str, audience: Audience) -> None:
         method = f"notifications/{kind}/list_changed"
         for conversation in list(self._conversations):
             if not _is_in(audience, conversation):
                 continue
             if kind in conversation.session.offered.split():
-                conversation.tell(method, {})
-        self._tell_listeners((kind, None), audience, method, {})
+                conversation.notify(method, {})
+        self._notify_listeners((kind, None), audience, method, {})
 
-    def _announce_resource(self, uri: str, audience: Audience) -> None:
+    def _notify_of_resource(self, uri: str, audience: Audience) -> None:
         method = "notifications/resources/updated"
         params: dict[str, Any] = {"uri": uri}
         scopes = self.scopes_of(uri)
@@ -266,10 +264,10 @@ class Subscriptions(Struct, eq=False):
             if not _is_in(audience, conversation):
                 continue
             if has_scopes(conversation.principal, scopes):
-                conversation.tell(method, params)
-        self._tell_listeners(("resources", uri), audience, method, params, scopes)
+                conversation.notify(method, params)
+        self._notify_listeners(("resources", uri), audience, method, params, scopes)
 
-    def _tell_listeners(
+    def _notify_listeners(
         self,
         topic: Topic,
         audience: Audience,
@@ -281,7 +279,7 @@ class Subscriptions(Struct, eq=False):
             if not _is_in(audience, listener.request.conversation):
                 continue
             if has_scopes(listener.request.principal, scopes):
-                listener.tell(method, params)
+                listener.notify(method, params)
 
 
 def _is_in(audience: Audience, conversation: Conversation) -> bool:
@@ -292,7 +290,7 @@ def _is_in(audience: Audience, conversation: Conversation) -> bool:
 
 
 def _discard(sets: dict[K, dict[V, None]], key: K, member: V) -> None:
-    """Remove a member from the set under a key, and the set if it is empty then."""
+    """Remove a member from the set under a key, and the set if it becomes empty."""
     members = sets.get(key)
     if members is not None:
         members.pop(member, None)

@@ -1,12 +1,12 @@
-"""Checks that a coroutine runs on trio."""
+"""Checks that code runs on trio."""
 
 import sys
 
 import trio
 
 
-def must_be_in_trio(what: str) -> None:
-    """Raise RuntimeError, which says what to do, unless this runs on trio."""
+def check_runs_on_trio(what: str) -> None:
+    """Raise RuntimeError, with advice, unless this runs on trio."""
     if trio.lowlevel.in_trio_run():
         return
     if _is_on_asyncio():

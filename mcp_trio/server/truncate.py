@@ -1,7 +1,7 @@
-"""Truncates the texts of results that are too large, and adds a note to them.
+"""Truncates texts in results that are too large, and adds a note to them.
 
-A result may be far larger than memory allows to encode. So texts and data are measured
-before anything is encoded, and texts are cut first.
+A result may be too large to encode in memory. So it is measured, and its texts are
+truncated, before anything is encoded.
 """
 
 from collections.abc import Callable
@@ -16,31 +16,34 @@ from ..protocol.jsonrpc import encode
 from ..protocol.sanitize import strip_controls
 from .exceptions import ToolError
 
-# The fields of results that hold texts, or whatever holds texts.
+# The fields of results that contain texts, directly or indirectly.
 _CONTAINERS = ("content", "messages", "resource")
 # The fields that may be large. Only texts can be cut.
-_LARGE = (*_CONTAINERS, "text", "data", "blob", "structured", "values")
+_LARGE = (
+    *_CONTAINERS,
+    *("text", "data", "blob", "structured", "encoded", "values"),
+)
 
 
 class _Piece:
-    """A text in a copy of a result."""
+    """A text in a copied result."""
 
     def __init__(self, holder: Any) -> None:
         self._holder = holder
         self._original: str = holder.text
-        self.size = len(self._original)  # at least its bytes
+        self.size = len(self._original)  # characters, so at most its size in bytes
 
     def shorten(self, most: int) -> int:
-        """Truncate the text to so many bytes. Returns by how much `size` is less."""
+        """Truncate the text to so many bytes. Returns the decrease of `size`."""
         before = self.size
         self._holder.text = truncate_text(self._original, max(most, 0))
         self.size = len(self._holder.text)
         return before - self.size
 
     def shorten_by(self, excess: int) -> int:
-        """Truncate the text by so many bytes, if it is that long.
+        """Truncate the text by so many bytes, if it is long enough.
 
-        Returns by how many bytes it is shorter now.
+        Returns how many bytes this saves.
         """
         text: str = self._holder.text
         size = len(encode(strip_controls(text)))
@@ -53,19 +56,20 @@ class _Piece:
 
 
 def truncate_result(
-    value: Any, write: Callable[[Any], bytes], most: int, whose: str
+    value: Any, write: Callable[[Any], bytes], most: int, label: str
 ) -> bytes:
-    """Encode a result with `write`, its largest texts truncated so that it fits.
+    """Encode a result with `write`, after truncating its largest texts if necessary.
 
-    Raises ToolError if it is larger than `most` bytes even without its texts.
+    `label` names the result in errors. Raises ToolError if the result is larger than
+    `most` bytes even without its texts.
     """
     pieces: list[_Piece] = []
-    measured = _measure(value)
+    measured = measure(value)
     if measured > most:
         value = _copy(value, pieces)
         fixed = measured - sum(piece.size for piece in pieces)
         if fixed > most:
-            raise too_large(whose, measured, most)
+            raise too_large(label, measured, most)
         _cut_before_encoding(pieces, most - fixed)
     encoded = write(value)
     size = len(encoded)
@@ -77,8 +81,8 @@ def truncate_result(
     excess = size - most
     while excess > 0:
         if not pieces:
-            raise too_large(whose, size, most)
-        # There may be many texts, so the whole result is encoded only once in a while.
+            raise too_large(label, size, most)
+        # There may be many texts, so the result is not encoded again after each.
         while pieces and excess > 0:
             excess -= pieces.pop().shorten_by(excess)
         encoded = write(value)
@@ -86,11 +90,11 @@ def truncate_result(
     return encoded
 
 
-def too_large(whose: str, size: int, most: int) -> ToolError:
+def too_large(label: str, size: int, most: int) -> ToolError:
     """Return the error for a result that cannot be truncated."""
     return ToolError(
-        f"{whose} made a result of {size:,} bytes; at most {most:,} are allowed, and "
-        "pictures, sound, bytes and structured content cannot be cut"
+        f"{label} returned a result of {size:,} bytes; at most {most:,} are allowed, "
+        "and images, audio, blobs and structured content cannot be truncated"
     )
 
 
@@ -105,7 +109,7 @@ def _cut_before_encoding(pieces: list[_Piece], room: int) -> None:
 
 def truncate_text(text: str, most: int) -> str:
     """Truncate a text to a number of bytes as JSON, and add a note."""
-    # Each character takes at least a byte. What cannot be shown is not looked at.
+    # Each character takes at least one byte, so the text beyond `most` is never shown.
     is_long = len(text) > most
     whole = strip_controls(text[:most] if is_long else text)
     encoded = encode(whole)
@@ -113,14 +117,14 @@ def truncate_text(text: str, most: int) -> str:
         return text
     length = len(text) if is_long else len(whole)
     note = "\n[cut: {:,} characters, of which the first {:,} are shown]"
-    # No more characters can be shown than there are, so this note is long enough.
+    # The note is at most as long as with these numbers.
     left = most - len(encode(note.format(length, length)))
     shown = _decode_start(encoded, left) if left > 0 else ""
     return shown + note.format(length, len(shown))
 
 
 def _decode_start(encoded: bytes, size: int) -> str:
-    """Decode the first bytes of a JSON string, without a character that was cut in two.
+    """Decode the first bytes of a JSON string, without a partial character at the end.
 
     The longest character is an escape of six bytes.
     """
@@ -130,18 +134,18 @@ def _decode_start(encoded: bytes, size: int) -> str:
     return ""
 
 
-def _measure(value: Any) -> int:
-    """Return at least how many bytes a result takes, without encoding it."""
+def measure(value: Any) -> int:
+    """Return a lower bound of a result's size in bytes, without encoding it."""
     kind: type = type(value)
-    if kind is str:
+    if kind is str or kind is bytes:
         return len(value)
     if kind is list:
-        return sum(map(_measure, value))
+        return sum(map(measure, value))
     if kind is Raw:
         return len(memoryview(value))
     size = 0
     for name in _large_fields(kind):
-        size += _measure(getattr(value, name))
+        size += measure(getattr(value, name))
     return size
 
 
@@ -153,10 +157,7 @@ def _large_fields(kind: type) -> list[str]:
 
 
 def _copy(value: Any, pieces: list[_Piece]) -> Any:
-    """Copy a result so that its texts can be replaced.
-
-    The copied pieces that have a text are added to `pieces`.
-    """
+    """Copy a result so that its texts can be replaced, and add them to `pieces`."""
     if isinstance(value, list):
         return [_copy(item, pieces) for item in value]
     if not isinstance(value, Struct):

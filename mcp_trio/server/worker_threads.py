@@ -1,9 +1,9 @@
 """Worker threads for functions that may block.
 
-A thread cannot be taken back: a function that hangs, or whose request was cancelled,
-keeps its thread until it returns. So the threads are shared: an account holds at most
-three quarters of them, including those that its cancelled requests left running, and
-the accounts that wait get the freed threads in turn.
+A thread cannot be killed: a function that hangs, or whose request was cancelled, keeps
+its thread until it returns. So the threads are shared fairly. An account may use at
+most three quarters of them, including threads that its cancelled requests left running.
+Waiting accounts take turns in getting freed threads.
 """
 
 import logging
@@ -20,19 +20,19 @@ from .limits import BUSY
 
 log = logging.getLogger("mcp_trio")
 
-# The part of the threads that one account may hold.
+# The share of the threads that one account may use.
 SHARE = 0.75
 # Seconds that a call waits for a thread while none becomes free.
 PATIENCE = 30.0
-# Seconds between two log lines about abandoned threads.
+# Minimum seconds between two log records about abandoned threads.
 LOG_INTERVAL = 1.0
 
 
 class WorkerThreads:
-    """Runs calls in trio's threads: at most `most` at a time.
+    """Runs calls in trio's threads, at most `most` at a time.
 
-    `busy` and `abandoned` count the threads that run a call, by whether anybody waits
-    for its result. `waiting` counts the calls that wait for a thread.
+    `busy` counts the threads whose call is awaited, and `abandoned` those whose call
+    was cancelled but still runs. `waiting` counts the calls that wait for a thread.
     """
 
     def __init__(self, most: int) -> None:
@@ -41,29 +41,29 @@ class WorkerThreads:
         self.abandoned = 0
         self._held: Counter[Account] = Counter()
         self._abandoned_by: Counter[Account] = Counter()
-        # The calls that wait for a thread. The first account that may hold one more
-        # gets a freed thread, and becomes the last. Many calls may be cancelled at
-        # once, so each is found without a search.
+        # The calls that wait for a thread. A freed thread goes to the first account
+        # that is below its share, which then becomes the last. Each call can be removed
+        # without a search, because many may be cancelled at once.
         self._queues: dict[Account, OrderedDict[_Slot, None]] = {}
-        # When a thread last became free: of each account that holds some, and of all.
+        # When a thread of each account, and when any thread, last became free.
         self._freed_at: dict[Account, float] = {}
         self._any_freed_at = -inf
         self._log_at = -inf
 
     @property
     def waiting(self) -> int:
-        """The calls that wait for a thread."""
+        """How many calls wait for a thread."""
         return sum(map(len, self._queues.values()))
 
     async def run(self, call: Callable[[], Any], account: Account, label: str) -> Any:
         """Run a call in a thread and return its result.
 
         `label` names the function in the log. If this is cancelled, the thread is
-        abandoned: the call ends by itself, early if it uses
-        `trio.from_thread.check_cancelled`. Raises TooManyCalls if no thread can be had.
+        abandoned: the call continues until it returns, or until it calls
+        `trio.from_thread.check_cancelled`. Raises TooManyCalls if no thread is free.
         """
         slot = _Slot(self, call, account)
-        # trio documents that any object with the same two methods will do.
+        # trio documents that any object with these two methods can be the limiter.
         limiter = cast(trio.CapacityLimiter, slot)
         try:
             await trio.to_thread.run_sync(slot, abandon_on_cancel=True, limiter=limiter)
@@ -74,14 +74,14 @@ class WorkerThreads:
         except RuntimeError:
             if slot.has_begun:
                 raise
-            # The system has no thread left, or no memory for one.
+            # The system is out of threads or memory.
             raise _busy("no thread can be started") from None
         return slot.value
 
-    # Taking threads and giving them back
+    # Acquiring and releasing threads
 
-    async def take(self, slot: "_Slot") -> None:
-        """Wait until the slot's account may hold one more thread, and count it."""
+    async def acquire(self, slot: "_Slot") -> None:
+        """Wait until the slot's account may use one more thread, and count it."""
         account = slot.account
         if account not in self._queues and self._has_room(account):
             self._hold(slot)
@@ -93,13 +93,13 @@ class WorkerThreads:
             await self._wait_for_turn(slot)
         except BaseException:
             if slot.is_held:
-                self.give_back(slot)
+                self.release(slot)
             else:
                 self._leave_queue(slot)
             raise
 
     async def _wait_for_turn(self, slot: "_Slot") -> None:
-        """Wait in the queue. Raises TooManyCalls if no thread becomes free for long."""
+        """Wait in the queue. Raises TooManyCalls after `PATIENCE` without progress."""
         while not slot.turn.is_set():
             with trio.move_on_after(PATIENCE):
                 await slot.turn.wait()
@@ -108,8 +108,8 @@ class WorkerThreads:
         if slot.refusal is not None:
             raise slot.refusal
 
-    def give_back(self, slot: "_Slot") -> None:
-        """Count a thread as free, and let the next call have it."""
+    def release(self, slot: "_Slot") -> None:
+        """Count a thread as free, and start the next call that waits for it."""
         slot.is_held = False
         self._count_down(self._held, slot.account)
         if slot.is_abandoned:
@@ -129,13 +129,13 @@ class WorkerThreads:
         return is_any_free and self._held[account] < self._share_of(account)
 
     def _share_of(self, account: Account) -> int:
-        """Return how many threads an account may hold."""
-        if account.is_alone:
+        """Return how many threads an account may use."""
+        if account.is_only_client:
             return self.most
         return max(1, int(self.most * SHARE))
 
     def _is_stalled(self, account: Account) -> bool:
-        """Return whether no thread that the account could get became free for long."""
+        """Return whether no thread became free for the account within `PATIENCE`."""
         freed_at = self._any_freed_at
         if self._held[account] >= self._share_of(account):
             freed_at = self._freed_at.get(account, -inf)
@@ -147,7 +147,7 @@ class WorkerThreads:
         self._held[slot.account] += 1
 
     def _serve_queues(self) -> None:
-        """Let one call of each account begin, in turn, as long as threads are free."""
+        """Start waiting calls while threads are free, one of each account in turn."""
         served = True
         while served:
             served = False
@@ -157,7 +157,7 @@ class WorkerThreads:
                     served = True
 
     def _serve_first(self, account: Account) -> None:
-        """Let an account's first call begin. Its next one comes after all others."""
+        """Start an account's first call, and move the account to the end."""
         queue = self._queues.pop(account)
         slot, _ = queue.popitem(last=False)
         if queue:
@@ -166,7 +166,7 @@ class WorkerThreads:
         slot.turn.set()
 
     def _leave_queue(self, slot: "_Slot") -> None:
-        """Take a call out of its queue, unless it was taken out already."""
+        """Remove a call from its queue, if it is still there."""
         queue = self._queues.get(slot.account)
         if queue is not None and slot in queue:
             del queue[slot]
@@ -181,7 +181,7 @@ class WorkerThreads:
     # Abandoned threads
 
     def _abandon(self, slot: "_Slot", label: str) -> None:
-        """Count a thread whose call nobody waits for any more, and log it."""
+        """Count a thread as abandoned, and log it."""
         slot.is_abandoned = True
         self.busy -= 1
         self.abandoned += 1
@@ -190,7 +190,7 @@ class WorkerThreads:
         if now >= self._log_at:
             self._log_at = now + LOG_INTERVAL
             log.warning(
-                "%s was stopped, but its thread still runs: %d of %d worker threads "
+                "%s was cancelled, but its thread still runs: %d of %d worker threads "
                 "are abandoned",
                 label,
                 self.abandoned,
@@ -200,7 +200,7 @@ class WorkerThreads:
         self._refuse_waiting_calls()
 
     def _refuse_waiting_calls(self) -> None:
-        """Refuse the calls that wait, as far as only abandoned threads are left."""
+        """Refuse waiting calls whose account can only get abandoned threads."""
         for account in list(self._queues):
             if self._is_stuck(account):
                 refusal = self._stuck(account)
@@ -209,13 +209,13 @@ class WorkerThreads:
                     slot.turn.set()
 
     def _is_stuck(self, account: Account) -> bool:
-        """Return whether abandoned threads leave none that the account could get."""
+        """Return whether all threads that the account may use are abandoned."""
         if self.abandoned >= self.most:
             return True
         return self._abandoned_by[account] >= self._share_of(account)
 
     def _stuck(self, account: Account) -> TooManyCalls:
-        """Return the refusal of a call that cannot get a thread."""
+        """Return the error for a call whose account is stuck."""
         if self.abandoned >= self.most:
             return _busy(f"all {self.most} worker threads are stuck in abandoned calls")
         count = self._abandoned_by[account]
@@ -223,7 +223,7 @@ class WorkerThreads:
 
 
 class _Slot:
-    """One call, and the thread that it holds. For trio it is the thread's limiter."""
+    """One call and its thread. It acts as the limiter of `trio.to_thread.run_sync`."""
 
     def __init__(
         self, threads: WorkerThreads, call: Callable[[], Any], account: Account
@@ -232,27 +232,27 @@ class _Slot:
         self.has_begun = False
         self.is_held = False
         self.is_abandoned = False
-        self.turn = trio.Event()  # set when it holds a thread, or is refused
+        self.turn = trio.Event()  # set when the call gets a thread, or is refused
         self.refusal: TooManyCalls | None = None
         self.value: Any = None
         self._threads = threads
         self._call = call
 
     def __call__(self) -> None:
-        """In the thread: run the call.
+        """Run the call, in the thread.
 
-        The value is not returned, because trio refuses one that is awaitable.
+        The value is stored, because trio does not allow returning an awaitable.
         """
         self.has_begun = True
         self.value = self._call()
 
     async def acquire_on_behalf_of(self, borrower: object) -> None:
         """Wait for a thread."""
-        await self._threads.take(self)
+        await self._threads.acquire(self)
 
     def release_on_behalf_of(self, borrower: object) -> None:
-        """Give the thread back. trio calls this when the call has really ended."""
-        self._threads.give_back(self)
+        """Release the thread. trio calls this when the call has returned."""
+        self._threads.release(self)
 
 
 def _busy(why: str) -> TooManyCalls:

@@ -1,28 +1,27 @@
-"""Store: what a server keeps beyond one request, and what its processes share.
+"""Store: state that outlives a request, and that a server's processes share.
 
-A store has five parts. Each is small enough for a Redis server, and for one process
+A store has five parts, which are simple enough to implement in Redis, and in a process
 that serves the store to others:
 
     records    values under keys, with a time to live and compare-and-set
     logs       bounded lists of entries, read from a position
     channels   publish and subscribe
     rates      token buckets
-    leases     exclusive rights that end unless they are renewed; and queues of jobs,
-               each of which is leased to the process that does it
+    leases     exclusive rights that expire unless renewed, and queues of jobs, each
+               leased to the process that runs it
 
-Methods are async, because a store may be on another machine. The store in memory never
-waits in them (only `pull` and `Subscription.receive` wait, for what others do), so a
-request that uses it is still answered in the turn of the task that read it.
+Methods are async, because a store may be on another machine. The memory store does not
+execute a checkpoint, except in `pull` and `Subscription.receive`. So a request that
+uses it can still be answered by the task that read it.
 
-A process can be slow without noticing, and write long after its lease has ended. This
-is why a lease has a token that is larger than those of all leases before it on the same
-key. A write that names a lease is done only if no later lease has been granted. If none
-has, a lease can be used and renewed even after its time.
+A process may be suspended, and write long after its lease has expired. So a lease has a
+token, which is larger than the tokens of all earlier leases of the same key. A write
+that names a lease succeeds only if no later lease has been granted. Until then, a lease
+can be used and renewed even after it has expired.
 
-A store on another machine can be away for a while, and then nobody can renew a lease.
-So a lease that has expired is not taken over by a process that has not been connected
-for as long as the lease that it asks for. This gives whoever holds the lease the time
-to renew it.
+A remote store may be unavailable for a while, during which nobody can renew a lease. So
+a process can take over an expired lease only after it has been connected for as long as
+the lease that it requests. This gives the holder of the lease the time to renew it.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -34,27 +33,27 @@ from ..protocol.errors import ServiceUnavailable
 from ..server.limits import Rate
 from ..server.shared_state import StoreStatistics
 
-# Messages that a subscriber may be behind. After that it misses the oldest.
+# The maximum number of unread messages of a subscriber. Then the oldest are dropped.
 MOST_UNREAD = 10_000
-# Seconds after which a client may try again while the store is away.
+# Seconds after which a client may try again while the store is unavailable.
 RETRY_AFTER = 2.0
 
 
 class StoreUnavailable(ServiceUnavailable):
-    """The store cannot be reached now. What it has acknowledged is not lost.
+    """The store cannot be reached now. Acknowledged writes are not lost.
 
-    It is not known whether the store has carried out the operation that raises this.
+    The operation that raises this may or may not have been carried out.
     """
 
     def __init__(self, reason: str) -> None:
         message = "The server's store cannot be reached now; try again later"
         super().__init__(message, retry_after=RETRY_AFTER)
-        # For the log. It may name machines, which clients need not know.
+        # For the log only, because it may contain host names.
         self.reason = reason
 
 
 class LeaseLost(Exception):
-    """The lease was released, or another has been granted since it ended."""
+    """The lease was released, or a later lease was granted after it expired."""
 
 
 class Record(NamedTuple):
@@ -65,7 +64,7 @@ class Record(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An entry of a log. Positions begin with 1 and increase."""
+    """An entry of a log. Positions start at 1 and increase."""
 
     position: int
     data: bytes
@@ -74,7 +73,7 @@ class Entry(NamedTuple):
 class LogPage(NamedTuple):
     """The entries of a log after a position.
 
-    `is_complete` is False if entries after that position are no longer kept.
+    `is_complete` is False if entries after that position have been dropped.
     """
 
     entries: list[Entry]
@@ -89,10 +88,11 @@ class Lease(Struct, frozen=True):
 
 
 class QueuedJob(Struct, frozen=True):
-    """An item of a queue, leased to whoever pulled it.
+    """An item of a queue, leased to the process that pulled it.
 
-    `attempt` is 1 more than how often others have begun the item before. It does not
-    count those who were lost before they began, or who gave the item back.
+    `attempt` is 1 for the first process that begins the item, 2 for the second one,
+    and so on. A process that returned the item, or was lost before it began, does not
+    count.
     """
 
     queue: str
@@ -103,24 +103,24 @@ class QueuedJob(Struct, frozen=True):
 
 
 class Subscription(Protocol):
-    """Messages on the channels that were subscribed to."""
+    """The messages on subscribed channels."""
 
     async def receive(self) -> list[bytes]:
         """Wait for messages, and return all that have arrived.
 
-        Returns an empty list if messages may have been missed: because the store was
-        away, or because this subscriber was far behind. What must not be missed belongs
-        in a record or a log, and the message only says that it has changed.
+        Returns an empty list if messages may have been lost, because the store was
+        unavailable or because this subscriber was too slow. Put data that must not be
+        lost into a record or a log, and only use messages to signal that it changed.
         """
 
 
 class Store(Protocol):
-    """What every store can do while it runs.
+    """The interface of stores.
 
-    Every method except `subscribe` and `running` may raise StoreUnavailable.
+    All methods except `subscribe` and `running` may raise StoreUnavailable.
     """
 
-    # Whether other processes use the same store, and it outlives this one.
+    # Whether other processes use the same store, so that it outlives this process.
     is_shared: bool
     statistics: StoreStatistics
 
@@ -129,9 +129,10 @@ class Store(Protocol):
         """Whether the store could be reached when it was last used."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Use the store for as long as this is entered.
+        """Use the store inside this block.
 
-        This does not fail if the store cannot be reached: it may come back.
+        This does not fail if the store cannot be reached, because it may be available
+        later.
         """
 
     # Records
@@ -150,15 +151,16 @@ class Store(Protocol):
     ) -> int | None:
         """Write a record, and return its version.
 
-        With `expected`, write only if the record has this version, 0 if it does not
-        exist; otherwise return None. With `lease`, write only while it is held.
+        With `expected`, write only if the record has this version, which is 0 if it
+        does not exist; otherwise return None. With `lease`, write only while it is
+        held. Raises LeaseLost.
 
-        `ttl` is in seconds from now. Without it, the record keeps the time that it has,
-        and a new record does not expire. Raises LeaseLost.
+        `ttl` is in seconds from now. Without it, the record's time to live does not
+        change, and a new record does not expire.
         """
 
     async def touch(self, key: str, ttl: float) -> bool:
-        """Let a record expire so many seconds from now. Returns False if it is gone."""
+        """Set a record's time to live. Returns False if the record does not exist."""
 
     async def delete(self, key: str) -> None:
         """Delete a record, if it exists."""
@@ -175,16 +177,15 @@ class Store(Protocol):
         position: int | None = None,
         lease: Lease | None = None,
     ) -> int:
-        """Append entries to a log in one step, and return the log's last position.
+        """Append entries to a log atomically, and return the log's last position.
 
-        The oldest entries are dropped so that there are at most so many, with at most
-        `size` bytes. The latest one is always kept. The log expires after `ttl` seconds
-        without a new entry.
+        The oldest entries are dropped, so that the log has at most `entries` entries
+        with at most `size` bytes. The latest entry is always kept. The log expires
+        after `ttl` seconds without a new entry.
 
         With `position`, the first of the entries gets that position. If the log has
-        reached it already, nothing is appended. So whoever does not know whether
-        entries were appended can append them again. With `lease`, append only while it
-        is held. Raises LeaseLost.
+        already reached it, nothing is appended, so it is safe to retry. With `lease`,
+        append only while it is held. Raises LeaseLost.
         """
 
     async def delete_log(self, log: str) -> None:
@@ -196,42 +197,41 @@ class Store(Protocol):
     # Channels
 
     async def publish(self, channel: str, message: bytes) -> None:
-        """Send a message to all who subscribe to a channel at this moment."""
+        """Send a message to the current subscribers of a channel."""
 
     def subscribe(self, *channels: str) -> AbstractAsyncContextManager[Subscription]:
-        """Subscribe to channels for as long as this is entered.
+        """Subscribe to channels inside this block.
 
-        This works while the store is away too. Then the first message is that some may
-        have been missed.
+        This also works while the store is unavailable. Then `receive` first reports
+        that messages may have been lost.
         """
 
     # Rates
 
     async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
-        """Take one token, or the weight of one, from a bucket.
+        """Take tokens from a bucket.
 
-        Returns 0 if there was enough, and otherwise the seconds until there is. A
-        negative weight puts back what was taken.
+        Returns 0 if there were enough, and otherwise the seconds until there are. A
+        negative weight puts tokens back.
         """
 
     # Leases
 
     async def acquire(self, key: str, seconds: float) -> Lease | None:
-        """Lease a key, unless it is leased already.
+        """Lease a key. Returns None if it is already leased.
 
-        A lease that has expired counts until it was possible to renew it for so many
-        seconds: see above.
+        An expired lease can be taken over only after this process has been connected
+        for `seconds`: see above.
         """
 
     async def renew(self, lease: Lease, seconds: float) -> None:
-        """Hold a lease for so many seconds from now.
+        """Extend a lease to so many seconds from now.
 
-        This works as long as no later lease was granted, even if the lease has expired.
-        Raises LeaseLost.
+        An expired lease can be renewed if no later lease was granted. Raises LeaseLost.
         """
 
     async def release(self, lease: Lease) -> None:
-        """End a lease. Does nothing if it has ended already."""
+        """Release a lease. Does nothing if it was already released or lost."""
 
     # Queues
 
@@ -240,24 +240,24 @@ class Store(Protocol):
     ) -> QueuedJob | None:
         """Add an item to a queue.
 
-        With `hold`, the item is leased at once for so many seconds, and returned. It
-        counts as begun.
+        With `hold`, immediately lease the item for so many seconds, count it as begun,
+        and return it.
         """
 
     async def pull(self, queue: str, seconds: float) -> QueuedJob:
         """Wait for an item, and lease it for so many seconds.
 
-        An item whose lease ends before it is `done` can be pulled again.
+        An item whose lease expires before it is `done` can be pulled again.
         """
 
     async def begin(self, job: QueuedJob) -> None:
-        """Note that an item is begun, which counts as an attempt from now on.
+        """Record that work on an item has begun, so that this attempt counts.
 
-        It may be called twice for one lease. Raises LeaseLost.
+        Calling it twice for one lease has no effect. Raises LeaseLost.
         """
 
     async def done(self, job: QueuedJob) -> None:
-        """Remove an item for good."""
+        """Remove an item from its queue."""
 
     async def give_back(self, job: QueuedJob) -> None:
-        """End the lease of an item, as if it had not been pulled."""
+        """Return an item to its queue, as if it had not been pulled."""

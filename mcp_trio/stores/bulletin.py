@@ -1,4 +1,4 @@
-"""A log that several processes write to, and that all of them follow."""
+"""A log that several processes write to and follow."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import partial
 import trio
 
 from .base import Entry, Store, StoreUnavailable
-from .patience import until_available
+from .retry import until_available
 
-# What a bulletin keeps for those who could not follow it for a while.
+# The bounds of the log, for followers that could not receive messages for a while.
 MOST_ENTRIES = 10_000
 MOST_BYTES = 64 * 2**20
 # The size of the position before an entry, in a message of the channel.
@@ -20,19 +20,20 @@ _POSITION_SIZE = 8
 class Bulletin:
     """Entries that all followers receive once, in the same order.
 
-    Each entry is in a log, and is published on a channel of the same name. Usually the
-    message is enough. A follower that finds that a position is missing reads the log.
+    Each entry is appended to a log, and published on a channel of the same name. A
+    follower normally receives the message. If it detects a gap in the positions, it
+    reads the log.
     """
 
     def __init__(self, store: Store, name: str, *, ttl: float) -> None:
         self._store = store
         self._name = name
         self._ttl = ttl
-        # The position of the last entry that was received. None: not known yet.
+        # The position of the last entry that was received; None if not yet known.
         self._position: int | None = None
 
     async def post(self, data: bytes) -> None:
-        """Add an entry. Raises StoreUnavailable, and may have added it even so."""
+        """Add an entry. If this raises StoreUnavailable, it may have been added."""
         position = await self._store.append(
             self._name, data, entries=MOST_ENTRIES, size=MOST_BYTES, ttl=self._ttl
         )
@@ -48,7 +49,8 @@ class Bulletin:
     ) -> None:
         """Call `receive` with each entry from now on.
 
-        `missed` is called if there were entries that the log does not have any more.
+        `missed` is called if entries have been dropped from the log before they were
+        received.
         """
         async with self._store.subscribe(self._name) as arrivals:
             try:
@@ -71,19 +73,19 @@ class Bulletin:
                         await self._catch_up(receive, missed)
 
     async def _begin(self) -> None:
-        """Begin with the entries that are posted from now on."""
+        """Start after the last entry in the log."""
         self._position = _last(await self._read(0))
 
     async def _catch_up(
         self, receive: Callable[[bytes], None], missed: Callable[[], None]
     ) -> None:
-        """Receive the entries that are in the log and were not received yet."""
+        """Receive the entries in the log that have not been received."""
         known = self._position or 0
-        # Including the last one that is known, to see that this is the same log.
+        # Includes the last known entry, to check that this is still the same log.
         entries = await until_available(partial(self._read, max(known - 1, 0)))
         if known and (not entries or entries[0].position != known):
             entries = await until_available(partial(self._read, 0))
-            if _last(entries) < known:  # the log has expired, and begins again
+            if _last(entries) < known:  # the log has expired, and started again
                 known = 0
             if entries and entries[0].position > known + 1:
                 missed()

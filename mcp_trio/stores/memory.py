@@ -50,7 +50,7 @@ class _Queue(Struct):
 
 
 class MemoryStore:
-    """A store that ends with its process. It waits for nothing but what others do."""
+    """A store in the memory of this process, which does not outlive it."""
 
     is_shared = False
     is_available = True
@@ -58,12 +58,13 @@ class MemoryStore:
     def __init__(self) -> None:
         self.statistics = StoreStatistics()
         self._records: dict[str, _Stored] = {}
-        # When records and logs expire. Entries of those that live longer now are stale.
+        # A heap of the times at which records and logs expire. If the time to live was
+        # extended, the old entry is ignored.
         self._expiries: list[tuple[float, str]] = []
         self._logs: dict[str, _Log] = {}
         self._subscriptions: dict[str, set[Inbox]] = {}
         self._buckets = Buckets()
-        # The end of each lease that is held. Tokens are never used twice.
+        # Key -> its lease, and when that expires. Tokens are never reused.
         self._leases: dict[str, tuple[Lease, float]] = {}
         self._tokens = count(1)
         self._versions = count(1)
@@ -71,7 +72,7 @@ class MemoryStore:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Use the store: there is nothing to begin or to end."""
+        """Use the store inside this block."""
         yield
 
     # Records
@@ -110,7 +111,7 @@ class MemoryStore:
         return version
 
     async def touch(self, key: str, ttl: float) -> bool:
-        """Let a record expire so many seconds from now. Returns False if it is gone."""
+        """Set a record's time to live. Returns False if the record does not exist."""
         now = trio.current_time()
         self._forget_expired(now)
         stored = self._records.get(key)
@@ -187,13 +188,13 @@ class MemoryStore:
     # Channels
 
     async def publish(self, channel: str, message: bytes) -> None:
-        """Send a message to all who subscribe to a channel at this moment."""
+        """Send a message to the current subscribers of a channel."""
         for subscription in self._subscriptions.get(channel, ()):
             subscription.deliver(message)
 
     @asynccontextmanager
     async def subscribe(self, *channels: str) -> AsyncIterator[Inbox]:
-        """Subscribe to channels for as long as this is entered."""
+        """Subscribe to channels inside this block."""
         subscription = Inbox()
         for channel in channels:
             self._subscriptions.setdefault(channel, set()).add(subscription)
@@ -219,19 +220,19 @@ class MemoryStore:
     # Leases
 
     async def acquire(self, key: str, seconds: float) -> Lease | None:
-        """Lease a key, unless it is leased already."""
+        """Lease a key. Returns None if it is already leased."""
         now = trio.current_time()
         if self._is_leased(key, now):
             return None
         return self._grant(key, now + seconds)
 
     async def renew(self, lease: Lease, seconds: float) -> None:
-        """Hold a lease for so many seconds from now. Raises LeaseLost."""
+        """Extend a lease to so many seconds from now. Raises LeaseLost."""
         self._check_lease(lease)
         self._leases[lease.key] = (lease, trio.current_time() + seconds)
 
     async def release(self, lease: Lease) -> None:
-        """End a lease. Does nothing if it has ended already."""
+        """Release a lease. Does nothing if it was already released or lost."""
         held = self._leases.get(lease.key)
         if held is not None and held[0] == lease:
             del self._leases[lease.key]
@@ -287,14 +288,14 @@ class MemoryStore:
             item.attempts += 1
 
     async def done(self, job: QueuedJob) -> None:
-        """Remove an item for good."""
+        """Remove an item from its queue."""
         item = self._queue(job.queue).leased.get(job.id)
         if item is not None and item.lease == job.lease:
             del self._queue(job.queue).leased[job.id]
         await self.release(job.lease)
 
     async def give_back(self, job: QueuedJob) -> None:
-        """End the lease of an item, as if it had not been pulled."""
+        """Return an item to its queue, as if it had not been pulled."""
         items = self._queue(job.queue)
         item = items.leased.get(job.id)
         if item is not None and item.lease == job.lease:
@@ -321,7 +322,7 @@ class MemoryStore:
         return QueuedJob(queue, item.id, item.data, item.attempts + 1, item.lease)
 
     def _expired_item(self, items: _Queue) -> _Queued | None:
-        """Return an item whose lease has expired, if there is one."""
+        """Return an item whose lease has expired, or None."""
         now = trio.current_time()
         for item in items.leased.values():
             if not self._is_leased(item.id, now):
@@ -329,6 +330,6 @@ class MemoryStore:
         return None
 
     def _next_end(self, items: _Queue) -> float:
-        """Return when the next lease of an item ends."""
+        """Return when the next lease of an item expires."""
         ends = [self._leases[id][1] for id in items.leased if id in self._leases]
         return min(ends, default=inf)

@@ -1,7 +1,7 @@
-"""The operations of a store as messages between two processes.
+"""The operations of a store, as messages between a worker and its parent.
 
-A frame is four bytes with the length of what follows: a `StoreCall` from a worker, or a
-`Reply` from its parent, in MessagePack.
+A frame is a length in four bytes, followed by a MessagePack message of that length: a
+`StoreCall` from a worker, or a `StoreReply` from its parent.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from msgspec import Raw, Struct
 from ..server.limits import Rate
 from .base import Lease, LogPage, QueuedJob, Record, Store
 
-# Nothing that a store keeps is as large.
+# The maximum size of a frame. Values in a store are much smaller.
 MAX_FRAME = 256 * 2**20
 _LENGTH_SIZE = 4
 
-# What a reply says.
+# The kinds of replies.
 DONE = 0
 LEASE_LOST = 1
-MESSAGES = 2  # for a subscription, again and again
+MESSAGES = 2  # the messages of a subscription, any number of times
 
 
 class Operation(Struct, array_like=True, tag=True):
-    """One operation. Subclasses have the arguments of the method of that name."""
+    """A call of a store's method. The fields of subclasses are its arguments."""
 
-    # What `run` returns.
+    # The type of the method's result.
     result: ClassVar[Any] = None
 
     async def run(self, store: Store) -> object:
-        """Carry it out."""
+        """Call the method."""
         raise NotImplementedError
 
 
@@ -42,7 +42,7 @@ class Read(Operation):
     key: str
 
     async def run(self, store: Store) -> Record | None:
-        """Carry it out."""
+        """Call the method."""
         return await store.read(self.key)
 
 
@@ -57,7 +57,7 @@ class Write(Operation):
     lease: Lease | None
 
     async def run(self, store: Store) -> int | None:
-        """Carry it out."""
+        """Call the method."""
         return await store.write(
             self.key,
             self.value,
@@ -75,7 +75,7 @@ class Touch(Operation):
     ttl: float
 
     async def run(self, store: Store) -> bool:
-        """Carry it out."""
+        """Call the method."""
         return await store.touch(self.key, self.ttl)
 
 
@@ -85,7 +85,7 @@ class Delete(Operation):
     key: str
 
     async def run(self, store: Store) -> None:
-        """Carry it out."""
+        """Call the method."""
         await store.delete(self.key)
 
 
@@ -102,7 +102,7 @@ class Append(Operation):
     lease: Lease | None
 
     async def run(self, store: Store) -> int:
-        """Carry it out."""
+        """Call the method."""
         return await store.append(
             self.log,
             *self.data,
@@ -120,7 +120,7 @@ class DeleteLog(Operation):
     log: str
 
     async def run(self, store: Store) -> None:
-        """Carry it out."""
+        """Call the method."""
         await store.delete_log(self.log)
 
 
@@ -132,7 +132,7 @@ class ReadLog(Operation):
     after: int
 
     async def run(self, store: Store) -> LogPage:
-        """Carry it out."""
+        """Call the method."""
         return await store.read_log(self.log, self.after)
 
 
@@ -143,7 +143,7 @@ class Publish(Operation):
     message: bytes
 
     async def run(self, store: Store) -> None:
-        """Carry it out."""
+        """Call the method."""
         await store.publish(self.channel, self.message)
 
 
@@ -162,7 +162,7 @@ class Take(Operation):
     weight: float
 
     async def run(self, store: Store) -> float:
-        """Carry it out."""
+        """Call the method."""
         return await store.take(self.bucket, self.rate, self.weight)
 
 
@@ -174,7 +174,7 @@ class Acquire(Operation):
     seconds: float
 
     async def run(self, store: Store) -> Lease | None:
-        """Carry it out."""
+        """Call the method."""
         return await store.acquire(self.key, self.seconds)
 
 
@@ -185,7 +185,7 @@ class Renew(Operation):
     seconds: float
 
     async def run(self, store: Store) -> None:
-        """Carry it out."""
+        """Call the method."""
         await store.renew(self.lease, self.seconds)
 
 
@@ -195,7 +195,7 @@ class Release(Operation):
     lease: Lease
 
     async def run(self, store: Store) -> None:
-        """Carry it out."""
+        """Call the method."""
         await store.release(self.lease)
 
 
@@ -208,7 +208,7 @@ class Push(Operation):
     hold: float | None
 
     async def run(self, store: Store) -> QueuedJob | None:
-        """Carry it out."""
+        """Call the method."""
         return await store.push(self.queue, self.data, hold=self.hold)
 
 
@@ -220,7 +220,7 @@ class Pull(Operation):
     seconds: float
 
     async def run(self, store: Store) -> QueuedJob:
-        """Carry it out."""
+        """Call the method."""
         return await store.pull(self.queue, self.seconds)
 
 
@@ -230,7 +230,7 @@ class BeginJob(Operation):
     job: QueuedJob
 
     async def run(self, store: Store) -> None:
-        """Carry it out."""
+        """Call the method."""
         await store.begin(self.job)
 
 
@@ -240,7 +240,7 @@ class Done(Operation):
     job: QueuedJob
 
     async def run(self, store: Store) -> None:
-        """Carry it out."""
+        """Call the method."""
         await store.done(self.job)
 
 
@@ -250,12 +250,12 @@ class GiveBack(Operation):
     job: QueuedJob
 
     async def run(self, store: Store) -> None:
-        """Carry it out."""
+        """Call the method."""
         await store.give_back(self.job)
 
 
 class Cancel(Operation):
-    """End the call with this number. It has no reply."""
+    """Cancel the call with this number. This has no reply."""
 
     call: int
 
@@ -284,14 +284,14 @@ AnyOperation: TypeAlias = (
 
 
 class StoreCall(Struct, array_like=True):
-    """An operation with the number that its replies have."""
+    """An operation, with a number that its replies repeat."""
 
     number: int
     operation: AnyOperation
 
 
 class StoreReply(Struct, array_like=True):
-    """What became of a call: the result, the key of a lease, or messages."""
+    """A reply to a call: the result, the key of a lost lease, or messages."""
 
     number: int
     kind: int
@@ -304,31 +304,33 @@ decode_reply = msgspec.msgpack.Decoder(StoreReply).decode
 
 
 def encode_frame(message: object) -> bytes:
-    """Return a message as a frame."""
+    """Encode a message as a frame."""
     data = _encode(message)
     return len(data).to_bytes(_LENGTH_SIZE, "big") + data
 
 
 def encode_reply(number: int, kind: int, value: object) -> bytes:
-    """Return a reply as a frame."""
+    """Encode a reply as a frame."""
     return encode_frame(StoreReply(number, kind, Raw(_encode(value))))
 
 
 class FrameReader:
-    """Takes frames out of the bytes that arrive."""
+    """Splits a stream of bytes into frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the frames that are complete now. Raises ValueError."""
+        """Return the frames that these bytes complete. Raises ValueError."""
         buffer = self._buffer
         buffer += data
         frames = []
         while len(buffer) >= _LENGTH_SIZE:
             length = int.from_bytes(buffer[:_LENGTH_SIZE], "big")
             if length > MAX_FRAME:
-                raise ValueError(f"a frame of {length:,} bytes")
+                raise ValueError(
+                    f"expected a frame of at most {MAX_FRAME:,} bytes, got {length:,}"
+                )
             end = _LENGTH_SIZE + length
             if len(buffer) < end:
                 break

@@ -1,7 +1,7 @@
-"""The store of a parent process, which its worker processes use over a Unix socket.
+"""The store of a parent process, which its workers use over a Unix socket.
 
-The parent serves a store with `serve_store`. In a worker, a `ParentStore` is that
-store: many operations can be under way on its one connection.
+The parent serves a store with `serve_store`. A worker uses it as a `ParentStore`, which
+multiplexes all operations over one connection.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from .subscription import Inbox
 
 log = logging.getLogger("mcp_trio")
 
-# Bytes that are read at once.
+# How many bytes are read at once.
 CHUNK = 65536
-# Seconds between two attempts to reach the parent, from the first to the last.
+# Seconds between attempts to connect to the parent. They double up to the maximum.
 MIN_BACKOFF = 0.05
 MAX_BACKOFF = 1.0
 
@@ -45,7 +45,7 @@ LOST = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, ValueError)
 
 
 class _FrameWriter:
-    """Writes frames to a stream, as many at once as there are."""
+    """Writes frames to a stream. Queued frames are written together."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
@@ -53,12 +53,12 @@ class _FrameWriter:
         self._changed = trio.lowlevel.ParkingLot()
 
     def put(self, frame: bytes) -> None:
-        """Write a frame soon."""
+        """Queue a frame."""
         self._unsent += frame
         self._changed.unpark_all()
 
     async def run(self) -> None:
-        """Write until the stream is lost."""
+        """Write frames until the stream is closed."""
         while True:
             while not self._unsent:
                 await self._changed.park()
@@ -78,10 +78,11 @@ async def serve_store(
 ) -> None:
     """Serve a store to the processes that connect to a Unix socket at a path.
 
-    Whoever can open the socket can use the store, so its folder must be private.
+    Any process that can open the socket can use the store, so it must be in a private
+    folder.
     """
     if sys.platform == "win32":
-        raise RuntimeError("a store can be served to workers on Unix only")
+        raise RuntimeError("a store cannot be served to workers on Windows")
     listening = trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_STREAM)
     await listening.bind(path)
     listening.listen()
@@ -102,7 +103,7 @@ async def _serve_worker(store: Store, stream: trio.SocketStream) -> None:
 
 
 class _Worker:
-    """What the parent does for one worker, until their connection ends."""
+    """The parent's side of the connection to one worker."""
 
     def __init__(
         self, store: Store, writer: _FrameWriter, nursery: trio.Nursery
@@ -110,11 +111,11 @@ class _Worker:
         self._store = store
         self._writer = writer
         self._nursery = nursery
-        # The calls that wait, by number.
+        # Number of a call that can be cancelled -> its cancel scope.
         self._scopes: dict[int, trio.CancelScope] = {}
 
     async def receive(self, stream: trio.SocketStream) -> None:
-        """Carry out the worker's calls until it closes the connection."""
+        """Handle the worker's calls until it closes the connection."""
         reader = FrameReader()
         while True:
             data = await stream.receive_some(CHUNK)
@@ -145,7 +146,7 @@ class _Worker:
             self._reply(number, operations.DONE, result)
 
     async def _wait(self, number: int, operation: Operation) -> None:
-        """Carry out an operation that can be cancelled."""
+        """Run an operation that can be cancelled."""
         with trio.CancelScope() as scope:
             self._scopes[number] = scope
             await self._run(number, operation)
@@ -156,7 +157,7 @@ class _Worker:
     async def _subscribe(
         self, number: int, channels: list[str], *, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Hand on the messages of channels until the worker cancels this."""
+        """Forward the messages of channels until the worker cancels this."""
         with trio.CancelScope() as scope:
             self._scopes[number] = scope
             async with self._store.subscribe(*channels) as subscription:
@@ -181,7 +182,7 @@ class _Pending(Struct, eq=False):
     settled: trio.Event
     value: Any = None
     problem: Exception | None = None
-    # Whether nobody waits for the reply any more.
+    # Whether the call was cancelled, so that nobody waits for the reply.
     is_abandoned: bool = False
 
 
@@ -194,9 +195,9 @@ class _Subscribed(Struct, eq=False):
 
 
 class ParentStore:
-    """The parent's store, as a worker uses it.
+    """A worker's connection to the store of its parent.
 
-    While the connection is lost, operations fail at once, and it is tried again.
+    While it is disconnected, operations fail immediately, and it tries to reconnect.
     """
 
     is_shared = True
@@ -220,7 +221,7 @@ class ParentStore:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep up the connection for as long as this is entered."""
+        """Stay connected inside this block."""
         self._has_tried = trio.Event()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._keep_connected)
@@ -246,7 +247,7 @@ class ParentStore:
             backoff = min(2 * backoff, MAX_BACKOFF)
 
     async def _use(self, stream: trio.SocketStream) -> None:
-        """Use a connection until it is lost."""
+        """Receive replies until the connection is lost."""
         async with trio.open_nursery() as nursery:
             writer = _FrameWriter(stream)
             nursery.start_soon(writer.run)
@@ -265,11 +266,13 @@ class ParentStore:
             nursery.cancel_scope.cancel()
 
     def _disconnect(self) -> None:
-        """Let everything fail that waits for a reply."""
+        """Let all pending calls fail."""
         self._writer = None
         self._by_number.clear()
         for pending in self._pending.values():
-            pending.problem = StoreUnavailable("the connection to the parent was lost")
+            pending.problem = StoreUnavailable(
+                "the connection to the parent process was lost"
+            )
             pending.settled.set()
         self._pending.clear()
 
@@ -302,7 +305,7 @@ class ParentStore:
     def _send(self, operation: operations.AnyOperation) -> int:
         """Send a call, and return its number. Raises StoreUnavailable."""
         if self._writer is None:
-            raise StoreUnavailable("there is no connection to the parent")
+            raise StoreUnavailable("not connected to the parent process")
         self._numbers += 1
         self._writer.put(operations.encode_frame(StoreCall(self._numbers, operation)))
         return self._numbers
@@ -330,7 +333,7 @@ class ParentStore:
         return pending.value
 
     def _cancel(self, number: int) -> None:
-        """End a call that waits, if there still is a connection."""
+        """Cancel a call, if the worker is still connected."""
         if self._writer is not None:
             self._send(operations.Cancel(number))
 
@@ -356,9 +359,9 @@ class ParentStore:
         return version
 
     async def touch(self, key: str, ttl: float) -> bool:
-        """Let a record expire so many seconds from now. Returns False if it is gone."""
-        is_there: bool = await self._call(operations.Touch(key, ttl))
-        return is_there
+        """Set a record's time to live. Returns False if the record does not exist."""
+        exists: bool = await self._call(operations.Touch(key, ttl))
+        return exists
 
     async def delete(self, key: str) -> None:
         """Delete a record, if it exists."""
@@ -394,12 +397,12 @@ class ParentStore:
     # Channels
 
     async def publish(self, channel: str, message: bytes) -> None:
-        """Send a message to all who subscribe to a channel at this moment."""
+        """Send a message to the current subscribers of a channel."""
         await self._call(operations.Publish(channel, message))
 
     @asynccontextmanager
     async def subscribe(self, *channels: str) -> AsyncIterator[Inbox]:
-        """Subscribe to channels for as long as this is entered."""
+        """Subscribe to channels inside this block."""
         subscribed = _Subscribed(list(channels), Inbox())
         self._subscribed.add(subscribed)
         try:
@@ -431,16 +434,16 @@ class ParentStore:
     # Leases
 
     async def acquire(self, key: str, seconds: float) -> Lease | None:
-        """Lease a key, unless it is leased already."""
+        """Lease a key. Returns None if it is already leased."""
         lease: Lease | None = await self._call(operations.Acquire(key, seconds))
         return lease
 
     async def renew(self, lease: Lease, seconds: float) -> None:
-        """Hold a lease for so many seconds from now. Raises LeaseLost."""
+        """Extend a lease to so many seconds from now. Raises LeaseLost."""
         await self._call(operations.Renew(lease, seconds))
 
     async def release(self, lease: Lease) -> None:
-        """End a lease. Does nothing if it has ended already."""
+        """Release a lease. Does nothing if it was already released or lost."""
         await self._call(operations.Release(lease))
 
     # Queues
@@ -462,9 +465,9 @@ class ParentStore:
         await self._call(operations.BeginJob(job))
 
     async def done(self, job: QueuedJob) -> None:
-        """Remove an item for good."""
+        """Remove an item from its queue."""
         await self._call(operations.Done(job))
 
     async def give_back(self, job: QueuedJob) -> None:
-        """End the lease of an item, as if it had not been pulled."""
+        """Return an item to its queue, as if it had not been pulled."""
         await self._call(operations.GiveBack(job))

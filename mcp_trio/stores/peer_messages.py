@@ -1,4 +1,4 @@
-"""What the processes of one server tell one another."""
+"""The messages between the processes of one server."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ class AboutSession(PeerMessage, frozen=True):
 
 
 class Changed(PeerMessage, frozen=True):
-    """Lists (a kind without a URI) and resources have changed at a process."""
+    """Lists (a kind without a URI) or resources have changed at a process."""
 
     topics: list[tuple[str, str | None]]
     process: str
 
 
 class SessionEnded(AboutSession, frozen=True):
-    """A session has ended. Everything that runs in it is to be canceled."""
+    """A session has ended. Its requests must be cancelled."""
 
 
 class SessionChanged(AboutSession, frozen=True):
-    """The record of a session was changed by a process."""
+    """A process has changed the record of a session."""
 
     process: str
 
 
 class SessionClaimed(AboutSession, frozen=True):
-    """A process is the home of a session from now on, unless a later one is.
+    """A process has become the home of a session.
 
-    The claims of one session are numbered, in the order in which they were stored.
+    The claims of a session are numbered. The process with the latest one is its home.
     """
 
     process: str
@@ -51,7 +51,7 @@ class SessionClaimed(AboutSession, frozen=True):
 
 
 class RequestCancelled(AboutSession, frozen=True):
-    """The client cancels a request, wherever it runs."""
+    """The client has cancelled a request, which may run in any process."""
 
     request: jsonrpc.Id
 
@@ -68,22 +68,22 @@ class QuestionAnswered(AboutSession, frozen=True):
 
 
 class StreamFollowed(AboutSession, frozen=True):
-    """A process serves the client of a stream, and wants to know when it grows."""
+    """A process serves a stream's client, and subscribes to `StreamGrew`."""
 
     stream: str
     process: str
 
 
 class StreamGrew(AboutSession, frozen=True):
-    """There are new events in the log of a stream."""
+    """Events were appended to the log of a stream."""
 
     stream: str
 
 
 class SseMessagePosted(PeerMessage, frozen=True):
-    """A client of HTTP+SSE has posted a message for a stream that the process serves.
+    """A client of HTTP+SSE has posted a message for a stream of the receiving process.
 
-    `query` is that of the request. The principal is the one of its token.
+    `query` is the request's query. `principal` and `scopes` are those of its token.
     """
 
     query: bytes

@@ -1,18 +1,18 @@
-"""The processes of one server that share a store, and their messages.
+"""The processes of one server that share a store, and the messages between them.
 
-Each process has an id. The names of its streams and questions contain this id. While
-the process lives, it holds a lease of its id and renews it. These are the keys in the
-store. Each also contains the name of the server.
+Each process has an id, which is part of the names of its streams and questions. It
+holds a lease on its id and renews it. These are the keys in the store, which also
+contain the server's name:
 
     lease process:ID     held by the process; writes to its streams name this lease
-    record process:ID    exists while the process does, and can be sent messages
-    record lost:ID       the process was lost, and cannot write any more
+    record process:ID    exists while the process runs and can receive messages
+    record lost:ID       the process was declared lost, and can no longer write
     bulletin news        messages to all processes
     bulletin inbox:ID    messages to one process
 
-A process is lost if its lease has ended and another process has taken the lease over.
-If it still runs, because it was only stopped or cut off for a while, it cancels the
-requests whose clients may have been told so, and goes on under a new id.
+A process is lost if its lease has expired and another process has taken it over. If it
+still runs, because it was suspended or disconnected for a while, it cancels the
+requests that other processes may have reported as lost, and continues with a new id.
 """
 
 from __future__ import annotations
@@ -31,31 +31,34 @@ from msgspec import Struct
 from ..server.subscriptions import Audience, Subscriptions, Topic
 from .base import Lease, LeaseLost, Store, StoreUnavailable
 from .bulletin import Bulletin
-from .patience import until_available
 from .peer_messages import AnyMessage, Changed, decode_message, encode_message
+from .retry import until_available
 
 log = logging.getLogger("mcp_trio")
 
 # The length of a process's lease, and the time between renewals, in seconds.
 LEASE = 10.0
 RENEW = 3.0
-# Seconds between two attempts while the store is away.
+# Seconds between two attempts while the store is unavailable.
 RETRY = 0.5
-# Seconds until the record of a process expires, unless it is renewed.
+# The time to live of a process's record, which is renewed with its lease, in seconds.
 RECORD = 3 * LEASE
-# Seconds until this process looks again whether another one lives.
+# Seconds that the state of another process is cached.
 FRESH = 1.0
-# Seconds until it is forgotten that a process was lost.
+# The time to live of the record that a process was lost, in seconds.
 REMEMBERED = 24 * 3600.0
-# The bulletins are kept for a year, and for an hour, after the latest message.
+# The time to live of the bulletins after the latest message, in seconds.
 NEWS_TTL = 365 * 24 * 3600.0
 INBOX_TTL = 3600.0
-# Seconds that a process has for its farewell.
-FAREWELL = 1.0
+# Seconds that a stopping process has to notify the others.
+LEAVE_TIMEOUT = 1.0
 
 
 class Identity(Struct, eq=False):
-    """What a process is called, with its lease of that name as soon as it has it."""
+    """The id of a process, and the lease on it.
+
+    `held` is set when the lease is acquired, and `lost` when it is lost.
+    """
 
     id: str
     held: trio.Event
@@ -64,27 +67,27 @@ class Identity(Struct, eq=False):
 
 
 class PeerObserver(Protocol):
-    """Receives messages, in the order of their arrival."""
+    """Receives the messages of other processes, in order."""
 
-    def heard(self, message: AnyMessage) -> None:
-        """Act on a message."""
+    def on_message(self, message: AnyMessage) -> None:
+        """Called with each message."""
 
-    def missed_messages(self) -> None:
-        """Note that messages were lost."""
+    def on_messages_missed(self) -> None:
+        """Called when messages may have been lost."""
 
-    def lost_identity(self, identity: Identity) -> None:
-        """Cancel everything that was done under an identity, which was taken over."""
+    def on_identity_lost(self, identity: Identity) -> None:
+        """Called when this process has lost an id. Must cancel its requests."""
 
 
-class _Look(Struct):
-    """What was found when somebody looked whether a process lives, and when."""
+class _Check(Struct):
+    """The cached result of a check of another process, and its time."""
 
     at: float
-    found: bool
+    result: bool
 
 
 class Peers:
-    """This process among those of one server."""
+    """This process as one of the processes of a server."""
 
     def __init__(self, store: Store, server: str) -> None:
         self.store = store
@@ -94,12 +97,12 @@ class Peers:
         self._observers: list[PeerObserver] = []
         self._subscriptions: Subscriptions | None = None
         self._nursery: trio.Nursery | None = None
-        self._lost: dict[str, _Look] = {}
-        self._existing: dict[str, _Look] = {}
+        self._lost: dict[str, _Check] = {}
+        self._existing: dict[str, _Check] = {}
         self._numbers = count(1)
 
     def key(self, kind: str, name: str = "") -> str:
-        """Return a key of this server in the store."""
+        """Return a key in the store, for this server."""
         return f"{kind}:{self._server}:{name}"
 
     def new_name(self) -> str:
@@ -107,38 +110,38 @@ class Peers:
         return f"{self.identity.id}.{next(self._numbers)}"
 
     def observe(self, observer: PeerObserver) -> None:
-        """Call an observer with each message from now on."""
+        """Notify an observer of messages from now on."""
         self._observers.append(observer)
 
     def stop_observing(self, observer: PeerObserver) -> None:
-        """Call an observer no more."""
+        """Stop notifying an observer."""
         self._observers.remove(observer)
 
     # Running
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Be one of the server's processes for as long as this is entered."""
+        """Take part as one of the server's processes inside this block."""
         self.identity = _new_identity()
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             follow_news = partial(self._news.follow, self._receive, self._missed)
             await nursery.start(follow_news)
-            await nursery.start(self._be)
+            await nursery.start(self._keep_identity)
             yield
-            with trio.move_on_after(FAREWELL, shield=True):
+            with trio.move_on_after(LEAVE_TIMEOUT, shield=True):
                 await self._leave()
             nursery.cancel_scope.cancel()
 
     def start_soon(self, function: Callable[[], Awaitable[object]]) -> None:
-        """Do something in the background, for as long as this process runs."""
+        """Run a function in the background. Its exceptions are logged."""
         if self._nursery is not None:
-            self._nursery.start_soon(_contained, function)
+            self._nursery.start_soon(_run_logged, function)
 
-    async def _be(
+    async def _keep_identity(
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Hold a lease of one id after the other, and receive messages to it."""
+        """Hold the lease on an id and receive its messages. If lost, use a new id."""
         while True:
             identity = self.identity
             name = self.key("inbox", identity.id)
@@ -151,10 +154,13 @@ class Peers:
                 task_status = trio.TASK_STATUS_IGNORED
                 await identity.lost.wait()
                 nursery.cancel_scope.cancel()
-            log.warning("this process was declared lost; its requests are canceled")
+            log.warning(
+                "this process was declared lost, because its lease expired; its "
+                "requests are cancelled"
+            )
             self.identity = _new_identity()
             for observer in list(self._observers):
-                observer.lost_identity(identity)
+                observer.on_identity_lost(identity)
 
     async def _hold(
         self,
@@ -162,20 +168,20 @@ class Peers:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Hold the lease of an identity until it is lost."""
+        """Renew the lease of an identity until it is lost."""
         while not identity.lost.is_set():
             try:
                 await self._renew(identity)
                 seconds = RENEW
             except StoreUnavailable as problem:
-                log.debug("the process's lease is not renewed: %s", problem.reason)
+                log.debug("cannot renew the lease of this process: %s", problem.reason)
                 seconds = RETRY
             task_status.started()
             task_status = trio.TASK_STATUS_IGNORED
             await trio.sleep(seconds)
 
     async def _renew(self, identity: Identity) -> None:
-        """Acquire or renew the lease of an identity, or note that it is lost."""
+        """Acquire or renew the lease of an identity, or mark it as lost."""
         name = self.key("process", identity.id)
         if identity.lease is None:
             identity.lease = await self.store.acquire(name, LEASE)
@@ -192,7 +198,7 @@ class Peers:
         await self.store.write(name, b"", ttl=RECORD)
 
     async def _leave(self) -> None:
-        """Let the others know at once that this process is gone."""
+        """Tell the other processes that this process is stopping."""
         identity = self.identity
         try:
             await self._declare_lost(identity.id)
@@ -200,27 +206,27 @@ class Peers:
             if identity.lease is not None:
                 await self.store.release(identity.lease)
         except StoreUnavailable as problem:
-            log.debug("no farewell: %s", problem.reason)
+            log.debug("cannot sign off from the store: %s", problem.reason)
 
     # Messages
 
     async def post(self, message: AnyMessage) -> None:
-        """Tell all processes, this one too. Raises StoreUnavailable."""
+        """Send a message to all processes, including this. Raises StoreUnavailable."""
         await self._news.post(encode_message(message))
 
     def post_soon(self, message: AnyMessage) -> None:
-        """Tell all processes as soon as the store is there."""
+        """Send a message to all processes as soon as the store is available."""
         self.start_soon(partial(until_available, partial(self.post, message)))
 
     async def send(self, process: str, message: AnyMessage) -> None:
-        """Tell one process, if it exists. Raises StoreUnavailable."""
+        """Send a message to a process, if it exists. Raises StoreUnavailable."""
         if await self.exists(process):
             name = self.key("inbox", process)
             inbox = Bulletin(self.store, name, ttl=INBOX_TTL)
             await inbox.post(encode_message(message))
 
     def send_soon(self, process: str, message: AnyMessage) -> None:
-        """Tell one process as soon as the store is there."""
+        """Send a message to a process as soon as the store is available."""
         self.start_soon(partial(until_available, partial(self.send, process, message)))
 
     def _receive(self, data: bytes) -> None:
@@ -229,70 +235,71 @@ class Peers:
             if self._subscriptions is not None:
                 is_own = message.process == self.identity.id
                 audience = Audience.SHARED if is_own else Audience.ALL
-                self._subscriptions.announce(message.topics, audience)
+                self._subscriptions.notify_clients(message.topics, audience)
             return
         for observer in list(self._observers):
-            observer.heard(message)
+            observer.on_message(message)
 
     def _missed(self) -> None:
-        log.warning("messages of other processes were lost in the store")
+        log.warning(
+            "messages from other processes were lost, because the store was "
+            "unavailable for too long"
+        )
         for observer in list(self._observers):
-            observer.missed_messages()
+            observer.on_messages_missed()
 
     # Changes of lists and resources
 
     def relay_changes_for(self, subscriptions: Subscriptions) -> None:
-        """Announce the changes at all processes to the clients of this one."""
+        """Notify the clients of this process of the changes at all processes."""
         self._subscriptions = subscriptions
         subscriptions.relay = self
 
-    def announce(self, topics: list[Topic]) -> None:
-        """Tell all processes of changes at this one."""
+    def publish(self, topics: list[Topic]) -> None:
+        """Publish changes at this process to all processes."""
         self.post_soon(Changed(topics, self.identity.id))
 
     # Other processes
 
     async def exists(self, process: str) -> bool:
-        """Return whether there is, or lately was, a process of this name."""
+        """Return whether a process with this id exists, or did until recently."""
         if process == self.identity.id:
             return True
-        look = self._existing.get(process)
-        if look is None or look.at + FRESH < trio.current_time():
-            found = await self.store.read(self.key("process", process))
-            look = _Look(trio.current_time(), found is not None)
-            _remember(self._existing, process, look)
-        return look.found
+        check = self._existing.get(process)
+        if check is None or check.at + FRESH < trio.current_time():
+            record = await self.store.read(self.key("process", process))
+            check = _Check(trio.current_time(), record is not None)
+            _remember(self._existing, process, check)
+        return check.result
 
     async def is_lost(self, process: str) -> bool:
-        """Return whether a process was lost. From then on it cannot write any more.
+        """Return whether a process was lost, after which it can no longer write.
 
         Raises StoreUnavailable.
         """
         now = trio.current_time()
-        look = self._lost.get(process)
-        if look is not None and (look.found or now < look.at + FRESH):
-            return look.found
-        # Others that ask during the wait need not look too.
-        _remember(self._lost, process, _Look(now, found=False))
-        found = await self._look_for(process)
-        _remember(self._lost, process, _Look(trio.current_time(), found))
-        return found
+        check = self._lost.get(process)
+        if check is not None and (check.result or now < check.at + FRESH):
+            return check.result
+        # Before waiting, so that concurrent callers do not check too.
+        _remember(self._lost, process, _Check(now, result=False))
+        is_lost = await self._check_lost(process)
+        _remember(self._lost, process, _Check(trio.current_time(), is_lost))
+        return is_lost
 
     async def turns_out_lost(self, process: str) -> bool:
-        """Return whether a process is lost already, which may not be known yet.
-
-        This takes as long as a lease.
-        """
+        """Wait for as long as a lease lasts, and return whether a process was lost."""
         await trio.sleep(LEASE + FRESH)
         return await until_available(partial(self.is_lost, process))
 
-    async def _look_for(self, process: str) -> bool:
+    async def _check_lost(self, process: str) -> bool:
+        """Return whether a process was lost. Declare it lost if its lease expired."""
         if await self.store.read(self.key("lost", process)) is not None:
             return True
         lease = await self.store.acquire(self.key("process", process), LEASE)
         if lease is None:
             return False
-        log.warning("process %s was lost", process)
+        log.warning("process %s was lost: its lease has expired", process)
         await self._declare_lost(process)
         return True
 
@@ -301,29 +308,29 @@ class Peers:
 
 
 def process_of(name: str) -> str:
-    """Return the id of the process that has made a name."""
+    """Return the id of the process that a name belongs to."""
     return name.partition(".")[0]
 
 
-# Processes that are remembered at once.
-MOST_LOOKS = 1000
+# The maximum number of cached checks.
+MOST_CHECKS = 1000
 
 
-def _remember(looks: dict[str, _Look], process: str, look: _Look) -> None:
-    """Keep a look, and forget the oldest one if there are too many."""
-    looks.pop(process, None)
-    if len(looks) >= MOST_LOOKS:
-        del looks[next(iter(looks))]
-    looks[process] = look
+def _remember(checks: dict[str, _Check], process: str, check: _Check) -> None:
+    """Cache a check, and drop the oldest one if there are too many."""
+    checks.pop(process, None)
+    if len(checks) >= MOST_CHECKS:
+        del checks[next(iter(checks))]
+    checks[process] = check
 
 
 def _new_identity() -> Identity:
     return Identity(secrets.token_hex(6), trio.Event(), trio.Event())
 
 
-async def _contained(function: Callable[[], Awaitable[object]]) -> None:
-    """Do something whose failure must not end the process."""
+async def _run_logged(function: Callable[[], Awaitable[object]]) -> None:
+    """Run a function, and log its exceptions."""
     try:
         await function()
     except Exception:
-        log.exception("work for other processes has failed")
+        log.exception("a background task of the shared store failed")

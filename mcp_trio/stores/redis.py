@@ -1,6 +1,6 @@
-"""The store in Redis, which many processes on many machines may share.
+"""The store in Redis, which processes on several machines can share.
 
-Each part of the store is made of plain Redis types, under keys with a common prefix:
+It uses plain Redis types, under keys with a common prefix:
 
     PREFIX:record:KEY        a hash: the value (v) and its version (n)
     PREFIX:versions          the number of the latest version of any record
@@ -13,7 +13,7 @@ Each part of the store is made of plain Redis types, under keys with a common pr
     PREFIX:queue:NAME:puller:X  a hash: the latest item (id) that X has leased (t)
     PREFIX:channel:NAME      a channel
 
-Scripts build some keys themselves, so this is for one Redis, not for a Redis Cluster.
+Some scripts compute keys, so Redis Cluster is not supported.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from .base import Entry, Lease, LeaseLost, LogPage, QueuedJob, Record, StoreUnav
 from .redis_connection import RedisConnection, parse_redis_url
 from .subscription import Inbox
 
-# Milliseconds for which a lease is remembered that was neither renewed nor released.
+# Milliseconds after which an expired lease is deleted.
 REMEMBERED = 24 * 3600 * 1000
-# Seconds after which a process looks for items of a queue, even if it was told of none.
+# Seconds between two polls of a queue, in addition to those after a notification.
 POLL_INTERVAL = 2.0
 
 # A key or an argument of a script.
@@ -45,10 +45,10 @@ Value: TypeAlias = str | bytes | int | float
 
 
 class _Puller(Struct):
-    """Somebody who pulls from a queue, one item after the other.
+    """A consumer of a queue, which pulls one item at a time.
 
     If the connection is lost after Redis has leased an item, the puller gets the same
-    item again. So a job that nobody has begun does not seem lost.
+    item again. So a job that was never started is not reported as lost.
     """
 
     name: str
@@ -68,7 +68,7 @@ class RedisStore:
         self._address = parse_redis_url(url)
         self._connection = RedisConnection(self._address, self.statistics)
         self._client: Redis[bytes] | None = None
-        # Queue -> those who have pulled from it and do not now.
+        # Queue -> its pullers that are idle.
         self._pullers: dict[str, list[_Puller]] = {}
 
     def __repr__(self) -> str:
@@ -76,12 +76,12 @@ class RedisStore:
 
     @property
     def is_available(self) -> bool:
-        """Whether Redis answered when it was last asked."""
+        """Whether Redis responded to the latest command."""
         return self._connection.is_available
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep up the connection for as long as this is entered."""
+        """Stay connected inside this block."""
         self._connection = RedisConnection(self._address, self.statistics)
         async with self._connection.running() as self._client:
             yield
@@ -127,7 +127,7 @@ class RedisStore:
         return version or None
 
     async def touch(self, key: str, ttl: float) -> bool:
-        """Let a record expire so many seconds from now. Returns False if it is gone."""
+        """Set a record's time to live. Returns False if the record does not exist."""
         client = self._connected()
         return await self._connection.run(
             lambda: client.pexpire(self._key("record", key), _milliseconds(ttl))
@@ -187,7 +187,7 @@ class RedisStore:
     # Channels
 
     async def publish(self, channel: str, message: bytes) -> None:
-        """Send a message to all who subscribe to a channel at this moment."""
+        """Send a message to the current subscribers of a channel."""
         client = self._connected()
         await self._connection.run(
             lambda: client.publish(self._key("channel", channel), message)
@@ -195,7 +195,7 @@ class RedisStore:
 
     @asynccontextmanager
     async def subscribe(self, *channels: str) -> AsyncIterator[Inbox]:
-        """Subscribe to channels for as long as this is entered."""
+        """Subscribe to channels inside this block."""
         names = [self._key("channel", channel) for channel in channels]
         async with self._connection.subscribe(names) as inbox:
             yield inbox
@@ -204,7 +204,7 @@ class RedisStore:
 
     async def take(self, bucket: str, rate: Rate, weight: float = 1.0) -> float:
         """Take from a bucket. See `Store.take`."""
-        # A rate that was changed begins with a new bucket.
+        # The key contains the rate, so that a different rate starts with a full bucket.
         keys = [self._key("bucket", f"{rate.number}/{rate.unit}:{rate.burst}:{bucket}")]
         left = float(
             await self._script(scripts.TAKE, keys, rate.each_second, rate.burst, weight)
@@ -218,7 +218,7 @@ class RedisStore:
     # Leases
 
     async def acquire(self, key: str, seconds: float) -> Lease | None:
-        """Lease a key, unless it is leased already."""
+        """Lease a key. Returns None if it is already leased."""
         token = await self._script(
             scripts.ACQUIRE,
             [self._key("lease", key), self._key("tokens")],
@@ -229,7 +229,7 @@ class RedisStore:
         return Lease(key, token) if token else None
 
     async def renew(self, lease: Lease, seconds: float) -> None:
-        """Hold a lease for so many seconds from now. Raises LeaseLost."""
+        """Extend a lease to so many seconds from now. Raises LeaseLost."""
         is_held = await self._script(
             scripts.RENEW,
             [self._key("lease", lease.key)],
@@ -242,16 +242,16 @@ class RedisStore:
             raise LeaseLost(lease.key)
 
     async def release(self, lease: Lease) -> None:
-        """End a lease. Does nothing if it has ended already."""
+        """Release a lease. Does nothing if it was already released or lost."""
         await self._script(
             scripts.RELEASE, [self._key("lease", lease.key)], lease.token
         )
 
     def _may_take_over(self, seconds: float) -> int:
-        """Return 1 if leases that have expired may be taken over, else 0.
+        """Return 1 if this process may take over expired leases, else 0.
 
-        While Redis was away nobody could renew. So those who hold leases get the time
-        of a whole lease to do it.
+        Nobody could renew a lease while Redis was unavailable. So after reconnecting,
+        their holders get the time of a full lease to renew them.
         """
         connected = trio.current_time() - self._connection.connected_since
         return int(connected >= seconds)
@@ -283,7 +283,7 @@ class RedisStore:
         try:
             async with self.subscribe(f"queue:{queue}") as changes:
                 while True:
-                    # A job must not be lost because this is cancelled at that moment.
+                    # If this were cancelled after the lease, the job would be lost.
                     with trio.CancelScope(shield=True):
                         found = await self._pull_now(queue, seconds, puller)
                     if isinstance(found, QueuedJob):
@@ -297,7 +297,7 @@ class RedisStore:
     async def _pull_now(
         self, queue: str, seconds: float, puller: _Puller
     ) -> QueuedJob | float:
-        """Lease an item. If there is none, return the seconds until the next look."""
+        """Lease an item, or return the seconds until the next poll if none is ready."""
         found = await self._script(
             scripts.PULL,
             [
@@ -313,7 +313,7 @@ class RedisStore:
         )
         if not isinstance(found, int):
             return _job(queue, found)
-        if found <= 0:  # nothing is leased, or this process may not take it over yet
+        if found <= 0:  # none is leased, or this process may not yet take it over
             return POLL_INTERVAL
         return min(found / 1000 + 0.01, POLL_INTERVAL)
 
@@ -324,16 +324,16 @@ class RedisStore:
             raise LeaseLost(job.id)
 
     async def done(self, job: QueuedJob) -> None:
-        """Remove an item for good."""
+        """Remove an item from its queue."""
         await self._end_job(job, is_done=True)
 
     async def give_back(self, job: QueuedJob) -> None:
-        """End the lease of an item, as if it had not been pulled."""
+        """Return an item to its queue, as if it had not been pulled."""
         if await self._end_job(job, is_done=False):
             await self._announce(job.queue)
 
     async def _end_job(self, job: QueuedJob, *, is_done: bool) -> bool:
-        """End the lease of an item. Returns False if it was lost."""
+        """End the lease of an item. Returns False if the lease was lost."""
         keys = [*self._queue_keys(job.queue), self._key("lease", job.id)]
         return bool(
             await self._script(
@@ -342,7 +342,7 @@ class RedisStore:
         )
 
     async def _announce(self, queue: str) -> None:
-        """Wake up those who wait for an item. They also look from time to time."""
+        """Wake up pullers that wait. If that fails, they find the item by polling."""
         try:
             await self.publish(f"queue:{queue}", b"")
         except StoreUnavailable:
@@ -356,7 +356,9 @@ class RedisStore:
 
     def _connected(self) -> Redis[bytes]:
         if self._client is None:
-            raise RuntimeError("the store is not in use; enter store.running() first")
+            raise RuntimeError(
+                "the store is not running; enter store.running() before using it"
+            )
         return self._client
 
     async def _script(self, script: str, keys: Sequence[str], *arguments: Value) -> Any:
@@ -375,7 +377,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _job(queue: str, found: Sequence[Any]) -> QueuedJob:
-    """Return the job that a script has leased."""
+    """Return the job that a script has returned."""
     id, data, attempt, token = found
     name = id.decode()
     return QueuedJob(queue, name, data, attempt, Lease(name, token))

@@ -1,4 +1,4 @@
-"""The connection to Redis: commands, messages, and what happens while it is away."""
+"""The connection to Redis: commands, messages and reconnection."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ T = TypeVar("T")
 
 DEFAULT_PREFIX = "mcp_trio"
 EXPECTED_URL = "expected redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix=NAME]"
-# Seconds that connecting, and one operation, may take.
+# Timeouts of connecting and of an operation, in seconds.
 CONNECT_TIMEOUT = 2.0
 OPERATION_TIMEOUT = 5.0
-# Seconds between two looks whether Redis is there.
+# Seconds between two pings.
 CHECK_INTERVAL = 1.0
-# Seconds between two attempts to reach it, which double from the first to the second.
+# Seconds between two attempts to connect. They double up to the maximum.
 MIN_BACKOFF = 0.1
 MAX_BACKOFF = 2.0
 
-# What a command raises while Redis cannot carry it out.
+# The exceptions of a command while Redis is unavailable.
 UNAVAILABLE = (
     AuthenticationError,
     BusyLoadingError,
@@ -55,14 +55,14 @@ UNAVAILABLE = (
     trio.ClosedResourceError,
     trio.TooSlowError,
 )
-# What receiving messages raises when its connection is lost.
+# The exceptions of receiving messages when the connection is lost.
 INTERRUPTED = (*UNAVAILABLE, RedisError)
-# The beginnings of errors with which Redis says the same.
+# The prefixes of Redis errors that mean that it is unavailable.
 NOT_READY = ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "OOM")
 
 
 class RedisAddress(Struct, frozen=True):
-    """Where Redis is, and the prefix of the keys in it."""
+    """The URL of Redis, and the prefix of the keys."""
 
     url: str
     prefix: str
@@ -97,15 +97,15 @@ def parse_redis_url(url: str) -> RedisAddress:
     query = parse_qs(parts.query, keep_blank_values=True)
     prefixes = query.pop("prefix", [DEFAULT_PREFIX])
     if query:
-        raise ValueError(f"{EXPECTED_URL}, got another parameter, {min(query)!r}")
+        raise ValueError(f"{EXPECTED_URL}, got the unknown parameter {min(query)!r}")
     if len(prefixes) != 1 or not prefixes[0]:
-        raise ValueError(f"{EXPECTED_URL}; the prefix must be one name")
+        raise ValueError(f"{EXPECTED_URL}, got {hidden!r}: expected one prefix")
     plain = urlunsplit(parts._replace(query="", fragment=""))
     return RedisAddress(plain, prefixes[0])
 
 
 def _without_password(url: str) -> str:
-    """Return a URL as it may be shown."""
+    """Return a URL without its user and password, for messages."""
     before, at, after = url.rpartition("@")
     if not at:
         return url
@@ -114,13 +114,13 @@ def _without_password(url: str) -> str:
 
 
 class RedisConnection:
-    """Commands to one Redis, and the messages of the channels in it.
+    """Commands and messages of one Redis.
 
-    `connected_since` is when Redis was last found again after it was away, and infinity
-    while it is away. Meanwhile commands fail at once; one task tries to reach it.
+    `connected_since` is when Redis last became available. It is infinity while Redis is
+    unavailable. Commands then fail immediately, and one task tries to reconnect.
 
     One connection receives the messages of all subscriptions. After it was interrupted,
-    every subscriber gets an empty list, because messages may have been missed.
+    each subscriber gets an empty list, because messages may have been lost.
     """
 
     def __init__(self, address: RedisAddress, statistics: StoreStatistics) -> None:
@@ -128,7 +128,7 @@ class RedisConnection:
         self._address = address
         self._statistics = statistics
         self._went_away = trio.Event()
-        # The channels, with those who subscribe to them.
+        # Channel -> its subscribers.
         self._inboxes: dict[bytes, set[Inbox]] = {}
         self._pubsub: PubSub[bytes] | None = None
         self._receiving = trio.CancelScope()
@@ -136,12 +136,12 @@ class RedisConnection:
 
     @property
     def is_available(self) -> bool:
-        """Whether Redis answered when it was last asked."""
+        """Whether Redis responded to the latest command."""
         return self.connected_since < math.inf
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Redis[bytes]]:
-        """Keep up the connection for as long as this is entered."""
+        """Stay connected inside this block."""
         context = ssl.create_default_context() if self._address.is_encrypted else None
         client = Redis.from_url(
             self._address.url,
@@ -153,7 +153,7 @@ class RedisConnection:
         async with client, trio.open_nursery() as nursery:
             await self._check(client)
             if not self.is_available:
-                log.warning("cannot reach %s; trying again", self._address.name)
+                log.warning("cannot reach %s; retrying", self._address.name)
             nursery.start_soon(self._keep_checking, client)
             nursery.start_soon(self._keep_receiving, client)
             await self._has_tried_to_receive.wait()
@@ -163,9 +163,9 @@ class RedisConnection:
     # Commands
 
     async def run(self, command: Callable[[], Awaitable[T]]) -> T:
-        """Carry out a command. Raises StoreUnavailable."""
+        """Run a command. Raises StoreUnavailable."""
         if not self.is_available:
-            raise StoreUnavailable(f"{self._address.name} is away")
+            raise StoreUnavailable(f"{self._address.name} is unavailable")
         return await self._run(command)
 
     async def _run(self, command: Callable[[], Awaitable[T]]) -> T:
@@ -185,17 +185,17 @@ class RedisConnection:
         return result
 
     def _failed(self, problem: Exception) -> StoreUnavailable:
-        """Note that Redis cannot be used, and return what to raise."""
+        """Note that Redis is unavailable, and return the exception to raise."""
         self._statistics.errors += 1
         explanation = str(problem) or type(problem).__name__
         reason = f"{self._address.name}: {explanation}"
         if self.is_available:
             self.connected_since = math.inf
             self._went_away.set()
-            log.warning("lost the store: %s", reason)
+            log.warning("lost the connection to the store: %s", reason)
         return StoreUnavailable(reason)
 
-    # Reaching Redis
+    # Reconnecting
 
     async def _keep_checking(self, client: Redis[bytes]) -> None:
         backoff = MIN_BACKOFF
@@ -211,14 +211,14 @@ class RedisConnection:
             await self._check(client)
             if self.is_available and not was_available:
                 self._statistics.reconnections += 1
-                log.warning("reached the store again: %s", self._address.name)
+                log.warning("reconnected to the store: %s", self._address.name)
 
     async def _check(self, client: Redis[bytes]) -> None:
-        """Ask Redis for a sign of life."""
+        """Ping Redis, and note whether it is available."""
         try:
             await self._run(client.ping)
         except StoreUnavailable as problem:
-            log.debug("no sign of life: %s", problem.reason)
+            log.debug("no response to a ping: %s", problem.reason)
             return
         if not self.is_available:
             self.connected_since = trio.current_time()
@@ -228,7 +228,7 @@ class RedisConnection:
 
     @asynccontextmanager
     async def subscribe(self, channels: list[str]) -> AsyncIterator[Inbox]:
-        """Subscribe to channels for as long as this is entered."""
+        """Subscribe to channels inside this block."""
         inbox = Inbox()
         names = [channel.encode() for channel in channels]
         new = [name for name in names if name not in self._inboxes]
@@ -247,7 +247,7 @@ class RedisConnection:
                     await self._change_channels(self._pubsub.unsubscribe, unused)
 
     def _forget(self, inbox: Inbox, names: list[bytes]) -> list[bytes]:
-        """Remove an inbox, and return the channels that have no other."""
+        """Remove an inbox, and return the channels that now have none."""
         unused = []
         for name in set(names):
             self._inboxes[name].discard(inbox)
@@ -259,23 +259,23 @@ class RedisConnection:
     async def _change_channels(
         self, change: Callable[..., Awaitable[None]], names: list[bytes]
     ) -> None:
-        """Subscribe or unsubscribe. If that fails, receive on another connection."""
+        """Subscribe or unsubscribe. If that fails, reconnect."""
         try:
             with trio.fail_after(OPERATION_TIMEOUT):
                 await change(*names)
         except INTERRUPTED as problem:
-            log.debug("could not change the channels of the store: %r", problem)
+            log.debug("cannot change the subscribed channels: %r", problem)
             self._receiving.cancel()
 
     async def _keep_receiving(self, client: Redis[bytes]) -> None:
-        """Hand the messages of all channels to the subscribers."""
+        """Deliver the messages of all channels, and reconnect if necessary."""
         backoff = MIN_BACKOFF
         while True:
             with trio.CancelScope() as self._receiving:
                 try:
                     await self._receive(client)
                 except* INTERRUPTED as problems:
-                    log.debug("the store's messages were interrupted: %r", problems)
+                    log.debug("receiving messages was interrupted: %r", problems)
             if self._pubsub is not None:
                 backoff = MIN_BACKOFF
             self._pubsub = None
@@ -289,7 +289,7 @@ class RedisConnection:
             retry_policy=NoRetryPolicy(), max_idle_seconds=CHECK_INTERVAL
         )
         async with receiving as pubsub:
-            # Without any channel, coredis would stop to receive.
+            # coredis stops receiving if there are no channels.
             lasting = f"{self._address.prefix}:channel".encode()
             known = list(self._inboxes)
             await pubsub.subscribe(lasting, *known)
@@ -304,7 +304,7 @@ class RedisConnection:
                 channel = message["channel"]
                 data = message["data"]
                 if message["type"] == "message":
-                    # Strings only if they were to be decoded.
+                    # They are not decoded, so they are bytes.
                     assert isinstance(channel, bytes)
                     assert isinstance(data, bytes)
                     self._deliver(channel, data)

@@ -1,11 +1,11 @@
-"""The steps of the Redis store that must not be divided, as Lua scripts.
+"""The atomic operations of the Redis store, as Lua scripts.
 
-Redis runs a script as one step. Times come from the Redis server's clock, so that the
+Redis runs a script atomically. Times are those of the Redis server's clock, so the
 clocks of the processes do not matter.
 
-A lease is a hash with its token (t), its end in milliseconds since 1970 (u) and, if it
-is that of an item of a queue, the sorted set of the items that are leased (q), and
-whether the item was begun (b). It outlives its end, because it can be renewed until a
+A lease is a hash with its token (t), its expiry in milliseconds since 1970 (u) and, for
+an item of a queue, the sorted set of leased items (q) and whether the item was begun
+(b). The hash is kept after the lease has expired, because it can be renewed until a
 later lease is granted.
 """
 
@@ -16,7 +16,7 @@ local function now()
 end
 """
 
-# `token` is empty if the operation needs no lease.
+# `token` is empty if the operation does not need a lease.
 _IS_LOST = """
 local function is_lost(lease, token)
     return token ~= '' and redis.call('HGET', lease, 't') ~= token
@@ -84,9 +84,9 @@ return last
 )
 
 # KEYS: stream
-# ARGV: position of the first entry that is wanted
-# Returns the position of the oldest entry, 0 if there is none, and then positions and
-# data in turn.
+# ARGV: position of the first entry to return
+# Returns the position of the oldest entry in the log, or 0 if it is empty, followed by
+# the position and the data of each entry.
 READ_LOG = """
 local function position(id) return tonumber(string.match(id, '^%d+')) end
 local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
@@ -100,8 +100,8 @@ return found
 """
 
 # KEYS: bucket
-# ARGV: tokens per second, burst, the weight to take, which is negative to put back
-# Returns the tokens that were left before the call, as a string.
+# ARGV: tokens per second, burst, tokens to take (negative to put back)
+# Returns the tokens before the call, as a string.
 TAKE = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1e6
@@ -120,9 +120,9 @@ return tostring(before)
 """
 
 # KEYS: lease, token counter
-# ARGV: duration in ms, milliseconds for which a lease is remembered, whether one that
-# has expired may be taken over (1) or not (0)
-# Returns the token, 0 if the key is leased.
+# ARGV: duration in ms, time to live of the lease's hash in ms, whether an expired lease
+# may be taken over (1) or not (0)
+# Returns the token, or 0 if the key is leased.
 ACQUIRE = (
     _NOW
     + _GRANT
@@ -134,9 +134,8 @@ return grant(KEYS[1], KEYS[2], now() + ARGV[1], ARGV[2])
 )
 
 # KEYS: lease
-# ARGV: token, duration in ms, milliseconds for which a lease is remembered, the item
-# that is leased
-# Returns 1, 0 if the lease is lost.
+# ARGV: token, duration in ms, time to live of the lease's hash in ms, the leased item
+# Returns 1, or 0 if the lease is lost.
 RENEW = (
     _NOW
     + _IS_LOST
@@ -157,8 +156,8 @@ RELEASE = """
 if redis.call('HGET', KEYS[1], 't') == ARGV[1] then redis.call('DEL', KEYS[1]) end
 """
 
-# The keys of a queue are: data and attempts of the items by id, the list of those that
-# wait, and the sorted set of those that are leased, by the end of the lease.
+# The keys of a queue are: data and attempts of items by id, the list of waiting items,
+# and the sorted set of leased items, by the expiry of the lease.
 _BEGIN_ITEM = """
 local function begin_item(id, lease, attempts)
     if redis.call('HSETNX', lease, 'b', 1) == 1 then
@@ -183,8 +182,8 @@ end
 )
 
 # KEYS: data, attempts, waiting, leased, token counter, lease
-# ARGV: id, data, duration in ms or '', milliseconds for which a lease is remembered
-# Returns the job if it was leased at once, which also begins it.
+# ARGV: id, data, duration in ms or '', time to live of the lease's hash in ms
+# Returns the job if there is a duration: it is leased and begun.
 PUSH = (
     _LEASE_ITEM
     + _BEGIN_ITEM
@@ -201,12 +200,12 @@ return false
 )
 
 # KEYS: data, attempts, waiting, leased, token counter, the puller's latest job
-# ARGV: duration in ms, milliseconds for which a lease is remembered, the prefix of
-# leases, whether one that has expired may be taken over (1) or not (0), the token of
-# the latest job that the puller has received
-# Returns a job. If there is none, returns the milliseconds until the next lease ends,
-# -1 if nothing is leased. If the puller was not told of its latest job, because the
-# connection was lost, returns that one.
+# ARGV: duration in ms, time to live of the lease's hash in ms, the prefix of leases,
+# whether an expired lease may be taken over (1) or not (0), the token of the latest job
+# that the puller has received
+# Returns a job. If the puller did not receive its latest job, because the connection
+# was lost, that is the same job. If no job is available, returns the milliseconds until
+# the next lease expires, or -1 if none is leased.
 PULL = (
     _IS_LOST
     + _LEASE_ITEM
@@ -248,8 +247,8 @@ return 1
 )
 
 # KEYS: data, attempts, waiting, leased, lease
-# ARGV: id, token, whether the item is done (1) or waits again (0)
-# Returns 1, 0 if the lease is lost.
+# ARGV: id, token, whether the item is done (1) or returned to the queue (0)
+# Returns 1, or 0 if the lease is lost.
 FINISH = (
     _IS_LOST
     + """

@@ -1,4 +1,4 @@
-"""From a URL to a store."""
+"""Creates stores from URLs."""
 
 from .base import Store
 from .memory import MemoryStore
@@ -10,9 +10,9 @@ EXPECTED = "expected memory: or redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix
 def create_store(url: str) -> Store:
     """Return the store at a URL.
 
-    `memory:` is the memory of this process; `redis://` and `rediss://` are a Redis.
-    `parent:PATH` is the store of the process that has started this one.
-    Raises ValueError for others, and ImportError if coredis is not installed.
+    `memory:` is the memory of this process, and `redis://` or `rediss://` is a Redis
+    server. `parent:PATH` is the store of the parent process. Raises ValueError for
+    other URLs, and ImportError if coredis is not installed.
     """
     scheme, _, rest = url.partition(":")
     if scheme == "memory" and not rest:
@@ -29,5 +29,5 @@ def create_store(url: str) -> Store:
 
 
 def parent_url(path: str) -> str:
-    """Return the URL of the store that this process serves to others at a path."""
+    """Return the URL of the store that this process serves at a path."""
     return f"{_PARENT}:{path}"

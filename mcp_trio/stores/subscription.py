@@ -1,4 +1,4 @@
-"""The messages that one subscriber has not received yet."""
+"""The inbox of a subscriber."""
 
 from collections import deque
 
@@ -8,7 +8,7 @@ from .base import MOST_UNREAD
 
 
 class Inbox:
-    """Messages of some channels. It is the `Subscription` of every store."""
+    """The unread messages of a subscriber: the `Subscription` of all stores."""
 
     def __init__(self) -> None:
         self._unread: deque[bytes] = deque()
@@ -24,12 +24,12 @@ class Inbox:
         self._arrived.unpark_all()
 
     def note_gap(self) -> None:
-        """Note that messages may have been missed."""
+        """Note that messages may have been lost."""
         self._has_missed = True
         self._arrived.unpark_all()
 
     async def receive(self) -> list[bytes]:
-        """Wait for messages. Returns an empty list if some may have been missed."""
+        """Wait for messages. Returns an empty list if some may have been lost."""
         while not self._unread and not self._has_missed:
             await self._arrived.park()
         if self._has_missed:

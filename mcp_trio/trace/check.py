@@ -11,7 +11,7 @@ import msgspec
 from ..load_spec import UsageError
 from ..protocol.types import Json
 from .compare import Difference
-from .format import NOT_THAT, JsonValue, read
+from .format import DECODE_ERRORS, JsonValue, read
 
 
 def schema() -> Json:
@@ -47,14 +47,14 @@ def _schema_problems(path: Path) -> Iterator[str]:
     try:
         rows = path.read_bytes().split(b"\n")
     except OSError:
-        # `read` says why.
+        # `read` reports the reason.
         return
     if rows[-1] == b"":
         rows.pop()
     for number, row in enumerate(rows, 1):
         try:
             value: JsonValue = msgspec.json.decode(row)
-        except NOT_THAT as problem:
+        except DECODE_ERRORS as problem:
             yield f"{path}:{number}: not JSON: {problem}"
             continue
         validator = validators["line" if number > 1 else "header"]

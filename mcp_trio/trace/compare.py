@@ -9,11 +9,11 @@ object or the index of an array. Within a part, a slash is written `~1` and a ti
 `~0`. As an extension, the part `*` matches any one key or index:
 `/result/tools/*/name` names the name of every tool.
 
-A rule is a pointer that `parse_pointer` has split into its parts. Whatever a rule
-leads to is ignored, together with everything below it.
+A rule is a pointer that `parse_pointer` has split into its parts. The value at a rule's
+location is ignored, with everything inside it.
 
-A check is a rule with a function. Whatever it leads to is given to the function instead
-of being compared.
+A check is a rule with a function. The value at its location is passed to the function
+instead of being compared.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Rules = Sequence[Sequence[str | int]]
 
 
 class Check(NamedTuple):
-    """What the value at a location is checked with, instead of the recorded value.
+    """A check for the value at a location, in place of the recorded value.
 
-    `fault` returns an empty string for a value that is as expected, and else what was
-    expected, such as "a date".
+    `fault` returns an empty string if the value is accepted, and otherwise a
+    description of the expected value, such as "a date".
     """
 
     rule: Sequence[str | int]
@@ -45,7 +45,7 @@ Checks = Sequence[Check]
 
 # The value at a location that does not exist. None is JSON's null.
 ABSENT: JsonValue = msgspec.UNSET
-# The number of characters shown of a long text.
+# The number of characters of a long text that are shown.
 EXCERPT = 60
 
 _KINDS: dict[type, str] = {
@@ -59,9 +59,9 @@ _KINDS: dict[type, str] = {
 
 
 class Difference(NamedTuple):
-    """One location where the new value is not the old one.
+    """A location where the new value differs from the old one.
 
-    Where only one of them has a value, the other is ABSENT. `expected` describes the
+    If only one of them exists, the other is ABSENT. `expected` describes the
     expectation that the value did not meet.
     """
 
@@ -72,7 +72,7 @@ class Difference(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The location as people write it: `$.result.content[0].text`."""
+        """The location in the usual notation: `$.result.content[0].text`."""
         path = "$"
         for part in self.location:
             path += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -101,7 +101,7 @@ class Difference(NamedTuple):
         return f"is {new_kind}, not {old_kind}"
 
     def values(self) -> tuple[str, str]:
-        """Return both values as JSON. Long texts are cut to where they differ."""
+        """Return both values as JSON. Long texts are truncated to where they differ."""
         old = json_text(self.old)
         new = json_text(self.new)
         start = _first_difference(old, new)
@@ -148,9 +148,9 @@ def differences(
     checks: Checks = (),
     location: Location = (),
 ) -> Iterator[Difference]:
-    """Yield every difference that no rule ignores, and what no check accepts.
+    """Yield the differences that no rule ignores, and the values that a check rejects.
 
-    `location` is where the two values are; the differences' locations begin with it.
+    `location` is the location of the two values, with which all results begin.
     """
     if _is_ignored(ignored):
         return
@@ -178,9 +178,9 @@ def differences(
 def merged(
     old: JsonValue, new: JsonValue, ignored: Rules, checks: Checks = ()
 ) -> JsonValue:
-    """Return the new value, with the old one where the difference does not matter.
+    """Return the new value, with the old one where differences do not matter.
 
-    That is where a rule ignores differences, and where a check accepts the new value.
+    They do not matter if a rule ignores them, or if a check accepts the new value.
     """
     if _is_ignored(ignored):
         return old
@@ -206,7 +206,7 @@ def merged(
 
 
 def leads_to(rule: Sequence[str | int], location: Sequence[str | int]) -> bool:
-    """Return whether a rule leads to this very location."""
+    """Return whether a rule matches exactly this location."""
     if len(rule) != len(location):
         return False
     return all(
@@ -215,17 +215,17 @@ def leads_to(rule: Sequence[str | int], location: Sequence[str | int]) -> bool:
 
 
 def _is_ignored(rules: Rules) -> bool:
-    """Return whether one of the rules leads to this very location."""
+    """Return whether one of the rules matches exactly this location."""
     return any(len(rule) == 0 for rule in rules)
 
 
 def _rules_below(rules: Rules, part: str | int) -> Rules:
-    """Return the rest of each rule that goes on with this key or index."""
-    return [rule[1:] for rule in rules if _goes_on(rule, part)]
+    """Return the rules that begin with this key or index, without that part."""
+    return [rule[1:] for rule in rules if _begins_with(rule, part)]
 
 
 def _check_here(checks: Checks) -> Check | None:
-    """Return the check that leads to this very location, if any."""
+    """Return the check that matches exactly this location, if any."""
     for check in checks:
         if len(check.rule) == 0:
             return check
@@ -233,21 +233,21 @@ def _check_here(checks: Checks) -> Check | None:
 
 
 def _checks_below(checks: Checks, part: str | int) -> Checks:
-    """Return the rest of each check that goes on with this key or index."""
+    """Return the checks that begin with this key or index, without that part."""
     return [
         check._replace(rule=check.rule[1:])
         for check in checks
-        if _goes_on(check.rule, part)
+        if _begins_with(check.rule, part)
     ]
 
 
-def _goes_on(rule: Sequence[str | int], part: str | int) -> bool:
+def _begins_with(rule: Sequence[str | int], part: str | int) -> bool:
     first = str(rule[0])
     return first == "*" or first == str(part)
 
 
 def _parts_of_both(old: JsonValue, new: JsonValue) -> Sequence[str | int] | None:
-    """Return the keys of two objects or the indices of two arrays, else None."""
+    """Return the keys of two objects or the indices of two arrays, or else None."""
     if isinstance(old, dict) and isinstance(new, dict):
         return list({**old, **new})
     if isinstance(old, list) and isinstance(new, list):
@@ -258,7 +258,7 @@ def _parts_of_both(old: JsonValue, new: JsonValue) -> Sequence[str | int] | None
 def _is_different(old: JsonValue, new: JsonValue) -> bool:
     if old is ABSENT or new is ABSENT:
         return True
-    # Python has True == 1; JSON does not.
+    # In Python, True == 1. In JSON, they are different.
     return _kind(old) != _kind(new) or bool(old != new)
 
 
@@ -275,7 +275,7 @@ def _first_difference(old: str, new: str) -> int:
 
 
 def _excerpt(text: str, index: int) -> str:
-    """Return the part of a text around an index, with "…" where it was cut."""
+    """Return the part of a text around an index, with "…" where it was truncated."""
     if len(text) <= EXCERPT:
         return text
     start = max(0, index - EXCERPT // 3)

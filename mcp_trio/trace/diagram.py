@@ -1,4 +1,4 @@
-"""Draw a trace as a sequence diagram, in a terminal or as one HTML page."""
+"""Draw a trace as a sequence diagram, in a terminal or as an HTML page."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _RESPONSES = ("response", "error")
 # Keys of a message's params or error. The first one present is shown in the label.
 _SUBJECTS = ("name", "uri", "requestId", "progressToken", "level", "code")
 
-_NARROWEST = 24  # columns
+_MIN_WIDTH = 24  # columns
 _FACT_NAME = 10  # columns
-_LONGEST_VALUE = 200  # characters of a step's value in the HTML page
+_MAX_VALUE = 200  # characters of a step's value in the HTML page
 
 
 # Steps
@@ -115,7 +115,7 @@ def _steps_of(line: Line) -> list[Step]:
         first = _step(line, line.data or b"", wire_notes, wire_fields)
         found = [first]
     else:
-        # The line has one HTTP head, which its first message shows.
+        # The line has one HTTP head, which is shown with the first message.
         first = _step(line, batch[0], wire_notes, wire_fields)
         found = [first]
         found.extend(_step(line, message, [], []) for message in batch[1:])
@@ -159,7 +159,7 @@ def _step(
 
 
 def _full_text(data: bytes | Raw, head: list[str]) -> str:
-    """Return everything about a step: the rows of its head, then its data."""
+    """Return the full text of a step: the rows of its head, then its data."""
     rows = "\n".join(printable(row) for row in head)
     body = _indented(data)
     return "\n\n".join(part for part in (rows, body) if part)
@@ -181,7 +181,7 @@ def _kind(line: Line, members: dict[str, Raw]) -> str:
 def _content(members: dict[str, Raw], method: str, data: bytes | Raw) -> bytes | Raw:
     """Return the params, the result or the error of a message.
 
-    Return nothing for a method without params, and anything else as it is.
+    Returns empty bytes for a method without params, and other data unchanged.
     """
     for key in ("params", "result", "error"):
         if key in members:
@@ -195,7 +195,7 @@ def _label(kind: str, id: str, method: str, content: bytes | Raw) -> str:
     if id:
         words.append(f"#{id}")
     words.append(_noun(kind, method))
-    # A result may be large, and nothing in it belongs in the label.
+    # A result may be large, and is not part of the label.
     if kind != "response":
         words.extend(_details(content))
     return printable(" ".join(word for word in words if word))
@@ -225,7 +225,7 @@ def _details(content: bytes | Raw) -> list[str]:
 
 
 def _wire_notes(line: Line) -> list[str]:
-    """Return what HTTP and its streams add to a line, in short."""
+    """Return short notes about the HTTP head, the event and the stream of a line."""
     notes = []
     if line.http:
         request_line = f"{line.http.method} {line.http.path}".strip()
@@ -256,12 +256,12 @@ def _wire_fields(line: Line) -> list[str]:
 
 
 def _one_line(data: bytes | Raw) -> str:
-    """Return JSON on one line, and other data as it is."""
+    """Return JSON on one line, and other data unchanged."""
     return printable(_formatted(data, 0))
 
 
 def _indented(data: bytes | Raw) -> str:
-    """Return JSON on indented lines, and other data as it is."""
+    """Return JSON on indented lines, and other data unchanged."""
     rows = _formatted(data, 2).split("\n")
     return "\n".join(printable(row) for row in rows)
 
@@ -275,7 +275,7 @@ def _formatted(data: bytes | Raw, indent: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text with control characters and the like escaped."""
+    """Escape control characters and other characters that cannot be printed."""
     if text.isprintable():
         return text
     escaped = []
@@ -294,7 +294,7 @@ def _duration(seconds: float) -> str:
 
 
 def _facts(trace: Trace, found: list[Step]) -> list[tuple[str, str]]:
-    """Return the names and values above the diagram, those without a value left out."""
+    """Return the names and values that are shown above the diagram."""
     header = trace.header
     facts = {
         "title": header.title,
@@ -321,46 +321,46 @@ def _line_counts(trace: Trace, found: list[Step]) -> str:
 # In a terminal
 
 
-def paint(text: str, code: int, *, colour: bool) -> str:
-    """Return the text in a color, or unchanged if `colour` is false."""
-    return f"\x1b[{code}m{text}\x1b[0m" if colour else text
+def paint(text: str, code: int, *, color: bool) -> str:
+    """Return the text in a color, or unchanged if `color` is false."""
+    return f"\x1b[{code}m{text}\x1b[0m" if color else text
 
 
-def in_terminal(trace: Trace, width: int, colour: bool) -> str:
-    """Return the diagram for a terminal of so many columns.
+def in_terminal(trace: Trace, width: int, color: bool) -> str:
+    """Return the diagram for a terminal with this many columns.
 
     The client is on the left, the server on the right, and time runs down.
     """
     found = steps(trace)
     margin = max((len(step.time) for step in found), default=0)
-    width = max(width, _NARROWEST)
+    width = max(width, _MIN_WIDTH)
     columns = width - margin - 3
 
-    rows = _fact_rows(_facts(trace, found), width, colour)
+    rows = _fact_rows(_facts(trace, found), width, color)
     rows.append("")
     rows.append(f"{'':{margin}} client{'server':>{columns - 4}}")
     for step in found:
-        rows.extend(_step_rows(step, margin, columns, colour))
+        rows.extend(_step_rows(step, margin, columns, color))
     return "\n".join(rows)
 
 
-def _fact_rows(facts: list[tuple[str, str]], width: int, colour: bool) -> list[str]:
+def _fact_rows(facts: list[tuple[str, str]], width: int, color: bool) -> list[str]:
     rows = []
     for name, value in facts:
-        heading = paint(f"{name:{_FACT_NAME}}", _DIM, colour=colour)
+        heading = paint(f"{name:{_FACT_NAME}}", _DIM, color=color)
         first, *others = _wrapped(value, width - _FACT_NAME)
         rows.append(heading + first)
         rows.extend(" " * _FACT_NAME + other for other in others)
     return rows
 
 
-def _step_rows(step: Step, margin: int, columns: int, colour: bool) -> list[str]:
+def _step_rows(step: Step, margin: int, columns: int, color: bool) -> list[str]:
     """Return the arrow of a step, with its time in the margin, and its value."""
-    time = paint(f"{step.time:>{margin}}", _DIM, colour=colour)
-    arrow = paint(_arrow(step, columns), COLORS[step.kind], colour=colour)
+    time = paint(f"{step.time:>{margin}}", _DIM, color=color)
+    arrow = paint(_arrow(step, columns), COLORS[step.kind], color=color)
     rows = [f"{time} {arrow}"]
     if step.value:
-        value = paint(_value(step, columns), _DIM, colour=colour)
+        value = paint(_value(step, columns), _DIM, color=color)
         rows.append(f"{'':{margin}} │{value}│")
     return rows
 
@@ -384,7 +384,7 @@ def _value(step: Step, columns: int) -> str:
 
 
 def _wrapped(text: str, columns: int) -> list[str]:
-    """Return the text in rows of at most so many columns."""
+    """Wrap the text into rows of at most this many columns."""
     rows = [""]
     for word in text.split(" "):
         if rows[-1] and _width(f"{rows[-1]} {word}") > columns:
@@ -394,7 +394,7 @@ def _wrapped(text: str, columns: int) -> list[str]:
 
 
 def _fit(text: str, columns: int) -> str:
-    """Return the text, cut off with an ellipsis if it is too wide."""
+    """Truncate the text with an ellipsis if it is too wide."""
     # Combining characters take no column, so look at more characters than columns.
     shown = text[: 4 * columns]
     if shown == text and _width(text) <= columns:
@@ -415,7 +415,7 @@ def _width(text: str) -> int:
     for char in text:
         if unicodedata.east_asian_width(char) in "WF":
             columns += 1
-        # U+FE0F asks for an emoji of two columns. It counts as the second one.
+        # U+FE0F makes an emoji two columns wide. It counts as the second one.
         if char == "\ufe0f" or unicodedata.category(char) not in ("Mn", "Me"):
             columns += 1
     return columns
@@ -425,16 +425,13 @@ def _width(text: str) -> int:
 
 
 def as_html(trace: Trace) -> str:
-    """Return the diagram as one HTML page.
-
-    The page loads nothing and runs no script but its own.
-    """
-    # Only this function needs it, and it is slow to import.
+    """Return the diagram as a self-contained HTML page."""
+    # Only this function needs importlib.resources, which is slow to import.
     from importlib.resources import files
 
     found = steps(trace)
     for step in found:
-        step.value = step.value[:_LONGEST_VALUE]
+        step.value = step.value[:_MAX_VALUE]
     content = {
         "facts": _facts(trace, found),
         "kinds": list(COLORS),

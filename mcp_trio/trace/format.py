@@ -16,8 +16,8 @@ from ..load_spec import UsageError, did_you_mean
 VERSION = 1
 # The number of the line after the header.
 FIRST_LINE = 2
-# The errors of msgspec if data are not JSON of the expected type.
-NOT_THAT = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+# The exceptions that msgspec raises if data are not JSON of the expected type.
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 T = TypeVar("T")
 # Any decoded JSON value: None, bool, int, float, str, list or dict.
 JsonValue = Any
@@ -34,16 +34,16 @@ PatternType = Literal[
     "date",
     "date-time",
 ]
-# A limit for the seconds that a trace can make a replay wait.
-LONGEST_SETTLE = 60.0
+# The most seconds that a trace can make a replay wait.
+MAX_SETTLE = 60.0
 
 
 class BadTrace(UsageError):
-    """A file is not a trace or not a complete one; the message says where and why."""
+    """A file is not a trace, or not a complete one."""
 
     def __init__(self, problem: str, whole: "Trace | None" = None) -> None:
         super().__init__(problem)
-        # Everything before the last line, if only that line is cut off.
+        # The complete lines, if only the last line is truncated.
         self.whole = whole
 
 
@@ -69,26 +69,26 @@ class Header(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=Tru
     paced: bool = False
     ignore: list[str] = []
     notes: str = ""
-    # Seconds to wait after the last line for messages that the trace does not have.
+    # Seconds to wait after the last line for messages that are not in the trace.
     settle: float = 0.0
-    # The methods of notifications that may come at any time, or not at all.
+    # The methods of notifications that may arrive at any time, or not at all.
     optional: list[str] = []
-    # Whether lines say where a connection was lost. Older recorders did not.
+    # Whether lines record lost connections. Older recorders did not.
     cuts: bool = False
 
     def __post_init__(self) -> None:
         _check_pointers("ignore", self.ignore)
-        if not 0 <= self.settle <= LONGEST_SETTLE:
+        if not 0 <= self.settle <= MAX_SETTLE:
             raise ValueError(
-                f"settle: expected 0 to {LONGEST_SETTLE:g} seconds, got {self.settle:g}"
+                f"settle: expected 0 to {MAX_SETTLE:g} seconds, got {self.settle:g}"
             )
 
 
 class Pattern(Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """What a value has to look like, where the recorded value is only an example.
+    """What a value has to look like. The recorded value is only an example.
 
-    It has one of `type`, `regex` and `same`. A string matches a regular expression if
-    all of it does. `same` is a JSON Pointer to a value in the same run that has to be
+    Exactly one of `type`, `regex` and `same` is set. A regular expression has to match
+    the whole string. `same` is a JSON Pointer to a value of the same run that has to be
     equal: in the same message, or in the message on the line number `line`.
     """
 
@@ -109,11 +109,11 @@ class Pattern(Struct, omit_defaults=True, forbid_unknown_fields=True):
         if isinstance(self.same, str):
             _check_pointers("match: same", [self.same])
         elif self.line is not UNSET:
-            raise ValueError("match: line: expected same with it")
+            raise ValueError("match: line: expected same together with line")
 
 
 class Http(Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """The head of an HTTP request or response, with the headers worth keeping."""
+    """The head of an HTTP request or response, with its relevant headers."""
 
     method: str = ""
     path: str = ""
@@ -124,8 +124,8 @@ class Http(Struct, omit_defaults=True, forbid_unknown_fields=True):
 class Line(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Something that one side sent: a message, or bytes that are not a message.
 
-    Over HTTP it can have the head of a request or response as well, or be the end of
-    a stream. If `cut`, the connection was lost before the end of the response.
+    Over HTTP, it can also have the head of a request or response, or be the end of a
+    stream. If `cut` is true, the connection was lost before the end of the response.
 
     The keys of `match` and the items of `ignore` are JSON Pointers into the message.
     """
@@ -148,15 +148,15 @@ class Line(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
         if self.sender == "client":
             self._check_client_patterns()
         if self.message and self.raw is not UNSET:
-            raise ValueError("message and raw exclude each other")
+            raise ValueError("expected message or raw, got both")
         has_data = bool(self.message) or self.raw is not UNSET
         if not (has_data or self.http or self.event or self.ends):
             raise ValueError(
-                "neither message, raw, http, event nor ends: nothing was sent"
+                "expected message, raw, http, event or ends, got none of them"
             )
 
     def _check_client_patterns(self) -> None:
-        """Check that each pattern names the value to send. Raises ValueError."""
+        """Check that each pattern refers to a value to send. Raises ValueError."""
         for pointer, pattern in self.match.items():
             if pattern.line is UNSET:
                 raise ValueError(
@@ -171,7 +171,7 @@ class Line(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
 
     @property
     def parts(self) -> list[JsonValue]:
-        """The messages of a batch, or a list of the only message."""
+        """The messages of a batch, or a list with the only message."""
         content = self.content
         if isinstance(content, list):
             return content
@@ -215,12 +215,12 @@ def parsed(data: bytes | Raw | UnsetType, type: type[T]) -> T | None: ...
 
 
 def parsed(data: bytes | Raw | UnsetType, type: JsonValue = Any) -> JsonValue:
-    """Decode JSON as a type; return None if the data are anything else."""
+    """Decode JSON as a type. Returns None if the data are anything else."""
     if isinstance(data, UnsetType):
         return None
     try:
         return msgspec.json.decode(data, type=type)
-    except NOT_THAT:
+    except DECODE_ERRORS:
         return None
 
 
@@ -238,13 +238,13 @@ def line(
 ) -> Line:
     """Return the line for something that one side sent.
 
-    `data` become the line's message if they are a JSON object or array. If not, they
-    become the data of `event` where that is given, and the line's raw bytes elsewhere.
+    `data` become the line's message if they are a JSON object or array. Otherwise they
+    become the data of `event` if that is given, or else the line's raw bytes.
     """
     message: Raw | UnsetType = UNSET
     if data is not None:
         if isinstance(parsed(data), dict | list):
-            # Line ends can only occur between tokens: within strings they are escaped.
+            # Line ends only occur between tokens, because strings escape them.
             one_line = data.strip().replace(b"\n", b" ").replace(b"\r", b" ")
             message = Raw(one_line)
             event = event or UNSET
@@ -266,7 +266,7 @@ def line(
 
 
 def revision_in(message: JsonValue) -> str:
-    """Return the revision that a message declares or agrees on, or an empty string."""
+    """Return the revision that a message requests or confirms, or an empty string."""
     match message:
         case {"result": {"protocolVersion": str(revision)}}:
             return revision
@@ -282,11 +282,11 @@ def revision_in(message: JsonValue) -> str:
 def read(path: Path) -> Trace:
     """Read the trace in a file. Raises BadTrace."""
     rows = _read_rows(path)
-    # Every line ends with "\n", so that something follows the last one only if it is
-    # cut off.
-    cut = rows.pop()
+    # Every complete line ends with "\n", so anything after the last one is a truncated
+    # line.
+    truncated = rows.pop()
     if not rows:
-        problem = "its only line is cut off" if cut else "the file is empty"
+        problem = "its only line is truncated" if truncated else "the file is empty"
         raise BadTrace(f"{path}: not a trace: {problem}")
     _check_version(path, rows[0])
     _check_header_keys(path, rows[0])
@@ -296,10 +296,10 @@ def read(path: Path) -> Trace:
     ]
     _check_references(path, lines)
     trace = Trace(header, lines, path)
-    if cut:
+    if truncated:
         raise BadTrace(
-            f"{path}:{len(rows) + 1}: cut off in mid-line; "
-            f"the {len(rows)} lines before it are whole",
+            f"{path}:{len(rows) + 1}: truncated in the middle of a line; "
+            f"the {len(rows)} lines before it are complete",
             trace,
         )
     return trace
@@ -317,7 +317,7 @@ def _read_rows(path: Path) -> list[bytes]:
 
 
 def _check_version(path: Path, row: bytes) -> None:
-    """Check the format's version first: another one may have another header."""
+    """Check the version first, because the headers of other versions may differ."""
     version = _decoded(path, 1, row, _Version).mcp_trace
     if version != VERSION:
         raise BadTrace(
@@ -327,7 +327,7 @@ def _check_version(path: Path, row: bytes) -> None:
 
 
 def _check_header_keys(path: Path, row: bytes) -> None:
-    """Name every unknown key, because its meaning would be ignored."""
+    """Reject unknown keys, because ignoring them would change the meaning."""
     known = [field.encode_name for field in structs.fields(Header)]
     unknown = [key for key in parsed(row) or () if key not in known]
     if unknown:
@@ -359,6 +359,6 @@ def _check_references(path: Path, lines: list[Line]) -> None:
 def _decoded(path: Path, number: int, row: bytes, type: type[T]) -> T:
     try:
         return msgspec.json.decode(row, type=type)
-    except NOT_THAT as problem:
+    except DECODE_ERRORS as problem:
         what = "not a line of a trace" if number > 1 else "not the header of a trace"
         raise BadTrace(f"{path}:{number}: {what}: {problem}") from None

@@ -2,8 +2,8 @@
 
 A replay sends the client's requests with the ids in the trace. The server chooses its
 own identifiers in every run: the ids of its requests and tasks, cursors, request
-states, sessions and the ids of events. Where the client repeats one of them, the replay
-has to send this run's instead of the one in the trace.
+states, sessions and the ids of events. If the client repeats one of them, the replay
+has to send the identifier of the current run instead of the recorded one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .format import Http, JsonValue, Line
 SUBSCRIPTION_ID = f"{VENDOR}subscriptionId"
 
 
-# Where an `endpoint` event has the path that the client posts to.
+# The location, in an `endpoint` event, of the path that the client posts to.
 _ENDPOINT = ("event", "data")
 
 
@@ -40,7 +40,7 @@ class ClientRequests:
         self._ids_by_progress_token: dict[str, str] = {}
 
     def note_sent(self, message: JsonValue) -> None:
-        """Remember the request that a message makes or cancels, if it does."""
+        """Note the request that a client's message makes or cancels, if any."""
         method = value_at(message, ["method"])
         if method == "notifications/cancelled":
             cancelled = value_at(message, ["params", "requestId"])
@@ -56,7 +56,7 @@ class ClientRequests:
             self._ids_by_progress_token[json_text(token)] = json_text(id)
 
     def note_answer(self, message: JsonValue) -> None:
-        """Remember the request that a server's message answers, if it does."""
+        """Note the request that a server's message answers, if any."""
         if value_at(message, ["method"]) is ABSENT:
             self._unanswered.discard(json_text(value_at(message, ["id"])))
 
@@ -112,7 +112,7 @@ class ServerIds:
     def learn(
         self, recorded: Json, received: Json, requests: ClientRequests
     ) -> list[Location]:
-        """Learn this run's identifiers from a line; return where the line has them."""
+        """Store the identifiers of this run in a line. Returns their locations."""
         found = []
         for location in _chosen_in_line(recorded, requests):
             old = value_at(recorded, location)
@@ -128,9 +128,9 @@ class ServerIds:
         return found
 
     def with_current_ids(self, line: Line) -> Line:
-        """Return a client's line with this run's identifiers in place of the trace's.
+        """Replace recorded identifiers in a client's line by those of this run.
 
-        A line that repeats none of them is returned as it is, byte by byte.
+        A line without any is returned unchanged, byte by byte.
         """
         if line.http:
             line = structs.replace(line, http=self._http_with_current_ids(line.http))
@@ -156,7 +156,7 @@ class ServerIds:
         return structs.replace(http, path=path, headers=headers)
 
     def _learn_endpoint(self, recorded: str, received: str) -> None:
-        """Learn the path that the client posts to, on HTTP+SSE."""
+        """Store the path that the client posts to, on HTTP+SSE."""
         self._current_paths[_path_of(recorded)] = _path_of(received)
 
 
@@ -166,7 +166,7 @@ def _path_of(endpoint: str) -> str:
 
 
 def repeated_by_client(message: JsonValue) -> Iterator[Location]:
-    """Yield where a client's message may repeat an identifier of the server's."""
+    """Yield the locations where a client's message may repeat a server's identifier."""
     yield "params", "cursor"
     yield "params", "requestState"
     yield "params", "taskId"
@@ -177,7 +177,7 @@ def repeated_by_client(message: JsonValue) -> Iterator[Location]:
 
 
 def _chosen_in_line(line: Json, requests: ClientRequests) -> Iterator[Location]:
-    """Yield where a server's line may have an identifier that the server chose."""
+    """Yield the locations in a server's line of identifiers that the server chose."""
     yield "http", "headers", "mcp-session-id"
     yield "event", "id"
     if value_at(line, ["event", "event"]) == "endpoint":
@@ -189,7 +189,7 @@ def _chosen_in_line(line: Json, requests: ClientRequests) -> Iterator[Location]:
 def _chosen_by_server(
     message: JsonValue, requests: ClientRequests
 ) -> Iterator[Location]:
-    """Yield where a server's message may have an identifier that the server chose."""
+    """Yield the locations in a message of identifiers that the server chose."""
     if isinstance(message, list):
         for index, part in enumerate(message):
             for location in _chosen_by_server(part, requests):
@@ -209,7 +209,7 @@ def _chosen_by_server(
 
 
 def _listened_tasks(message: JsonValue) -> Iterator[Location]:
-    """Yield where a filter of subscriptions has ids of tasks."""
+    """Yield the locations of task ids in a filter of subscriptions."""
     ids = value_at(message, ["params", "notifications", "taskIds"])
     if isinstance(ids, list):
         for index in range(len(ids)):

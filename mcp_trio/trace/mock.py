@@ -1,8 +1,8 @@
-"""A mock: says to a client what a recorded server said, without the server.
+"""A mock server, which replies to a client as the server of a trace did.
 
-A client's request is answered as the same request is in the trace: the one with the
-same method and the same params, apart from `_meta`. Requests that open a conversation
-are the same if their methods are.
+A request gets the reply to the same request in the trace: the one with the same method
+and the same params, apart from `_meta`. Requests that open a conversation only need the
+same method.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from .identifiers import SUBSCRIPTION_ID
 _METHOD_NOT_FOUND = -32601
 _INVALID_PARAMS = -32602
 _INVALID_REQUEST = -32600
-# Requests whose params say who the client is, which may be another one.
+# Requests whose params describe the client, which may be a different one.
 _OPENING_METHODS = ("initialize", "server/discover", "ping")
-# The params that are listed in an error, at most, and their length.
-_MOST_PARAMS = 5
-_LONGEST_PARAMS = 200
+# The most params that are listed in an error, and their longest text.
+_MAX_PARAMS = 5
+_MAX_PARAMS_TEXT = 200
 _PROGRESS_TOKEN = ("params", "_meta", "progressToken")
 
 
-class Said(NamedTuple):
-    """A message for the client.
+class MockMessage(NamedTuple):
+    """A message to the client.
 
     `request` is the id of the client's request that it belongs to, or ABSENT. `is_last`
-    if nothing more belongs to that request.
+    is true if it is the last message of that request.
     """
 
     request: JsonValue
@@ -44,23 +44,23 @@ class Said(NamedTuple):
 
 
 class _Exchange(Struct):
-    """A recorded request or notification, and all that the server said to it."""
+    """A recorded request or notification, and the messages that it led to."""
 
     message: Json
-    said: list[Json] = []
+    replies: list[Json] = []
 
 
-class _Rest(NamedTuple):
-    """What the server says once the client has answered its question."""
+class _Remaining(NamedTuple):
+    """The messages of an exchange that were not sent yet."""
 
     request: JsonValue
     exchange: _Exchange
     token: JsonValue
-    said: list[Json]
+    replies: list[Json]
 
 
 class MockScript:
-    """What a trace has for each request. It is shared by all clients of a mock."""
+    """The recorded exchanges of a trace, which all clients of a mock share."""
 
     def __init__(self, trace: Trace) -> None:
         self.name = str(trace.path or "the trace")
@@ -74,7 +74,7 @@ class MockScript:
                 continue
             for message in line.parts:
                 if isinstance(message, dict):
-                    self._learn(line.sender, message)
+                    self._add(line.sender, message)
         # The exchanges of each message, by its identity.
         self.by_key: dict[str, list[_Exchange]] = defaultdict(list)
         for exchange in self.exchanges:
@@ -82,7 +82,7 @@ class MockScript:
         if not self.exchanges:
             raise UsageError(f"{self.name}: nothing to serve: the client sends nothing")
 
-    def _learn(self, sender: str, message: Json) -> None:
+    def _add(self, sender: str, message: Json) -> None:
         if sender == "client":
             if "method" in message:
                 exchange = _Exchange(message)
@@ -93,15 +93,15 @@ class MockScript:
         owner = self._owner(message)
         if owner is None:
             return
-        owner.said.append(message)
+        owner.replies.append(message)
         if "method" not in message and owner in self._open:
             self._open.remove(owner)
 
     def _owner(self, message: Json) -> _Exchange | None:
         """Return the exchange that a server's message belongs to.
 
-        That is the request that it answers or names. Any other message belongs to the
-        latest open request, or else to what the client sent last.
+        This is the exchange of the request that it answers or names. Any other message
+        belongs to the latest open request, or else to the latest message of the client.
         """
         for exchange in reversed(self._open):
             if _belongs_to(message, exchange.message):
@@ -149,54 +149,57 @@ class MockConversation:
         self._script = script
         # How often this client has sent each request, by the text of the request.
         self._times: dict[str, int] = {}
-        # By the id of a question to the client: what is said after its answer.
-        self._rests: dict[str, _Rest] = {}
+        # By the id of a question to the client: the messages after its answer.
+        self._after_answers: dict[str, _Remaining] = {}
 
-    def receive(self, data: bytes) -> list[Said]:
-        """Take a message or a batch from the client, and return what to say to it."""
+    def receive(self, data: bytes) -> list[MockMessage]:
+        """Receive a message or a batch, and return the messages to send."""
         try:
             message = msgspec.json.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return [_error(None, -32700, "the client sent something that is not JSON")]
-        said: list[Said] = []
+            return [_error(None, -32700, "expected a JSON-RPC message, got no JSON")]
+        replies: list[MockMessage] = []
         for part in message if isinstance(message, list) else [message]:
-            said.extend(self._receive_one(part))
-        return said
+            replies.extend(self._receive_one(part))
+        return replies
 
-    def _receive_one(self, message: JsonValue) -> Iterator[Said]:
+    def _receive_one(self, message: JsonValue) -> Iterator[MockMessage]:
         if not isinstance(message, dict):
             yield _error(None, _INVALID_REQUEST, "expected a JSON-RPC message")
         elif "method" not in message:
-            rest = self._rests.pop(json_text(message.get("id")), None)
-            if rest is not None:
-                yield from self._say(rest)
+            remaining = self._after_answers.pop(json_text(message.get("id")), None)
+            if remaining is not None:
+                yield from self._play(remaining)
         elif "id" in message:
-            yield from self._answer(message)
+            yield from self._reply(message)
         else:
-            yield from self._follow(message)
+            yield from self._react(message)
 
-    def _answer(self, request: Json) -> Iterator[Said]:
-        """Say what the trace has for a request, or an error."""
+    def _reply(self, request: Json) -> Iterator[MockMessage]:
+        """Yield the recorded messages for a request, or an error."""
         exchange = self._find(request)
         if exchange is not None:
             token = value_at(request, _PROGRESS_TOKEN)
-            yield from self._say(_Rest(request["id"], exchange, token, exchange.said))
+            yield from self._play(
+                _Remaining(request["id"], exchange, token, exchange.replies)
+            )
         elif request["method"] == "ping":
             pong = {"jsonrpc": "2.0", "id": request["id"], "result": {}}
-            yield Said(request["id"], pong, is_last=True)
+            yield MockMessage(request["id"], pong, is_last=True)
         else:
             yield self._refuse(request)
 
-    def _follow(self, notification: Json) -> Iterator[Said]:
-        """Say what the server said after a notification."""
+    def _react(self, notification: Json) -> Iterator[MockMessage]:
+        """Yield the recorded messages after a notification."""
         exchange = self._find(notification)
         if exchange is not None:
-            yield from self._say(_Rest(ABSENT, exchange, ABSENT, exchange.said))
+            remaining = _Remaining(ABSENT, exchange, ABSENT, exchange.replies)
+            yield from self._play(remaining)
 
     def _find(self, message: Json) -> _Exchange | None:
         """Return the exchange for a message.
 
-        If the trace has it several times, they are taken in turn; the last one stays.
+        If there are several, they are used in order, and the last one repeatedly.
         """
         key = _key(message)
         found = self._script.by_key.get(key)
@@ -206,30 +209,33 @@ class MockConversation:
         self._times[key] = times + 1
         return found[min(times, len(found) - 1)]
 
-    def _say(self, rest: _Rest) -> Iterator[Said]:
-        """Say what is left of an exchange, up to a question to the client."""
-        request, exchange, token, said = rest
-        answers_to = exchange.message.get("id")
+    def _play(self, remaining: _Remaining) -> Iterator[MockMessage]:
+        """Yield the remaining messages of an exchange, up to a question."""
+        request, exchange, token, replies = remaining
+        recorded_id = exchange.message.get("id")
         is_over = False
-        for position, message in enumerate(said, 1):
+        for position, message in enumerate(replies, 1):
             is_answer = "method" not in message
             if is_answer:
-                yield Said(request, {**message, "id": request}, is_last=True)
+                yield MockMessage(request, {**message, "id": request}, is_last=True)
                 is_over = True
                 continue
-            current = _with_current_ids(message, answers_to, request, token)
+            current = _with_current_ids(message, recorded_id, request, token)
             # Messages after the answer belong to no request.
-            yield Said(ABSENT if is_over else request, current)
+            yield MockMessage(ABSENT if is_over else request, current)
             if "id" in message:
-                later = rest._replace(said=said[position:])
-                self._rests[json_text(message["id"])] = later
+                later = remaining._replace(replies=replies[position:])
+                self._after_answers[json_text(message["id"])] = later
                 return
 
-    def _refuse(self, request: Json) -> Said:
+    def _refuse(self, request: Json) -> MockMessage:
         method = request["method"]
         methods = self._script.methods()
         if method not in methods:
-            text = f"{self._script.name} has no {method}; it has {', '.join(methods)}"
+            text = (
+                f"{self._script.name}: expected a recorded method "
+                f"({', '.join(methods)}), got {method}"
+            )
             return _error(request["id"], _METHOD_NOT_FOUND, text)
         params = [
             _params_text(exchange.message)
@@ -237,18 +243,18 @@ class MockConversation:
             if exchange.message["method"] == method
         ]
         known = list(dict.fromkeys(params))
-        listed = "; ".join(known[:_MOST_PARAMS])
-        if len(known) > _MOST_PARAMS:
-            listed += f"; and {len(known) - _MOST_PARAMS} more"
+        listed = "; ".join(known[:_MAX_PARAMS])
+        if len(known) > _MAX_PARAMS:
+            listed += f"; and {len(known) - _MAX_PARAMS} more"
         text = (
-            f"{self._script.name} has no {method} with the params "
-            f"{_params_text(request)}; it has {listed}"
+            f"{self._script.name}: expected {method} with recorded params ({listed}), "
+            f"got {_params_text(request)}"
         )
         return _error(request["id"], _INVALID_PARAMS, text)
 
 
 def _key(message: Json) -> str:
-    """Return a text that is equal for messages that are the same to a mock."""
+    """Return a text that is equal for messages that a mock treats as the same."""
     method = message["method"]
     if method in _OPENING_METHODS:
         return str(method)
@@ -265,8 +271,8 @@ def _params(message: Json) -> JsonValue:
 
 def _params_text(message: Json) -> str:
     text = json_text(_params(message))
-    if len(text) > _LONGEST_PARAMS:
-        return text[:_LONGEST_PARAMS] + "…"
+    if len(text) > _MAX_PARAMS_TEXT:
+        return text[:_MAX_PARAMS_TEXT] + "…"
     return text
 
 
@@ -286,6 +292,6 @@ def _with_current_ids(
     return {**message, "params": params}
 
 
-def _error(id: JsonValue, code: int, text: str) -> Said:
+def _error(id: JsonValue, code: int, text: str) -> MockMessage:
     error = {"code": code, "message": text}
-    return Said(id, {"jsonrpc": "2.0", "id": id, "error": error}, is_last=True)
+    return MockMessage(id, {"jsonrpc": "2.0", "id": id, "error": error}, is_last=True)

@@ -15,7 +15,7 @@ from ..transports.address import parse_address
 from ..transports.stdio import claim, open_wire
 from .compare import ABSENT, json_text, value_at
 from .format import JsonValue, parsed
-from .mock import MockConversation, MockScript, Said
+from .mock import MockConversation, MockMessage, MockScript
 
 _CHUNK = 2**16
 _REASONS = {
@@ -27,8 +27,8 @@ _REASONS = {
 }
 _JSON = "application/json"
 _EVENTS = "text/event-stream"
-# What is queued for a client's stream. A trace is small, so it needs no limit.
-_MessageQueue = trio.MemorySendChannel[Said]
+# The messages for a client's stream. A trace is small, so there is no limit.
+_MessageQueue = trio.MemorySendChannel[MockMessage]
 
 
 # Standard input and output
@@ -41,15 +41,15 @@ async def mock_stdio(script: MockScript) -> None:
             conversation = MockConversation(script)
             while messages := await wire.receive():
                 for message in messages:
-                    for said in conversation.receive(message or b""):
-                        wire.send(msgspec.json.encode(said.message))
+                    for reply in conversation.receive(message or b""):
+                        wire.send(msgspec.json.encode(reply.message))
 
 
 # Streamable HTTP
 
 
 class _Request(Struct):
-    """A request of HTTP."""
+    """An HTTP request."""
 
     method: str = ""
     path: str = ""
@@ -99,37 +99,37 @@ class _MockSession:
 
     def __init__(self, script: MockScript) -> None:
         self.conversation = MockConversation(script)
-        # By the id of a request, as JSON: the stream that its answer goes to.
+        # By the id of a request, as JSON: the stream for its answer.
         self.streams: dict[str, _MessageQueue] = {}
         # The stream of a GET request, and the messages that wait for it.
         self.listener: _MessageQueue | None = None
-        self.waiting: list[Said] = []
+        self.waiting: list[MockMessage] = []
 
-    def deliver(self, said: Said) -> None:
-        """Pass on a message that does not belong to the current request."""
-        stream = self.streams.get(json_text(said.request))
-        if said.request is not ABSENT and stream is not None:
-            stream.send_nowait(said)
+    def deliver(self, message: MockMessage) -> None:
+        """Send a message to the stream of its request, or else to the listener."""
+        stream = self.streams.get(json_text(message.request))
+        if message.request is not ABSENT and stream is not None:
+            stream.send_nowait(message)
         elif self.listener is not None:
-            self.listener.send_nowait(said)
+            self.listener.send_nowait(message)
         else:
-            self.waiting.append(said)
+            self.waiting.append(message)
 
     def listen(self, stream: _MessageQueue) -> None:
-        """Send what belongs to no request to this stream."""
+        """Send the messages that belong to no request to this stream."""
         self.listener = stream
-        for said in self.waiting:
-            stream.send_nowait(said)
+        for message in self.waiting:
+            stream.send_nowait(message)
         self.waiting.clear()
 
 
 class MockHttpServer:
-    """A mock at a port. Each `initialize` opens a session of its own."""
+    """A mock server over HTTP. Each `initialize` opens a new session."""
 
     def __init__(self, script: MockScript) -> None:
         self._script = script
         self._sessions: dict[str, _MockSession] = {}
-        # For clients that name no session.
+        # For clients without a session id.
         self._shared = _MockSession(script)
 
     async def serve(
@@ -138,7 +138,7 @@ class MockHttpServer:
         *,
         task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Listen on `[HOST:]PORT` until cancelled. Started, return our URL.
+        """Listen on `[HOST:]PORT` until cancelled. The task status is the URL.
 
         Raises ValueError if the address is invalid, and OSError.
         """
@@ -190,19 +190,19 @@ class MockHttpServer:
             session = self._sessions[id] = _MockSession(self._script)
             headers["mcp-session-id"] = id
         ids = _request_ids(message)
-        said = session.conversation.receive(request.body)
+        replies = session.conversation.receive(request.body)
         if not ids:
-            for one in said:
-                session.deliver(one)
+            for reply in replies:
+                session.deliver(reply)
             await response.send(202)
             return
-        put, take = trio.open_memory_channel[Said](math.inf)
+        send_channel, receive_channel = trio.open_memory_channel[MockMessage](math.inf)
         for id_text in ids:
-            session.streams[id_text] = put
-        for one in said:
-            session.deliver(one)
+            session.streams[id_text] = send_channel
+        for reply in replies:
+            session.deliver(reply)
         try:
-            await self._respond(response, take, ids, headers)
+            await self._respond(response, receive_channel, ids, headers)
         finally:
             for id_text in ids:
                 session.streams.pop(id_text, None)
@@ -210,12 +210,12 @@ class MockHttpServer:
     async def _respond(
         self,
         response: _Response,
-        take: trio.MemoryReceiveChannel[Said],
+        messages: trio.MemoryReceiveChannel[MockMessage],
         ids: set[str],
         headers: dict[str, str],
     ) -> None:
         """Send the messages of a response: one as JSON, several as a stream."""
-        first = await take.receive()
+        first = await messages.receive()
         ids.discard(json_text(first.request) if first.is_last else "")
         if not ids and not self._script.streams_answers:
             data = msgspec.json.encode(first.message)
@@ -224,18 +224,18 @@ class MockHttpServer:
         await response.start_stream(headers)
         await response.send_event(first.message)
         while ids:
-            said = await take.receive()
-            await response.send_event(said.message)
-            if said.is_last:
-                ids.discard(json_text(said.request))
+            reply = await messages.receive()
+            await response.send_event(reply.message)
+            if reply.is_last:
+                ids.discard(json_text(reply.request))
         await response.end_stream()
 
     async def _get(self, response: _Response, session: _MockSession) -> None:
-        put, take = trio.open_memory_channel[Said](math.inf)
+        send_channel, receive_channel = trio.open_memory_channel[MockMessage](math.inf)
         await response.start_stream({})
-        session.listen(put)
-        async for said in take:
-            await response.send_event(said.message)
+        session.listen(send_channel)
+        async for message in receive_channel:
+            await response.send_event(message.message)
 
 
 def _request_ids(message: JsonValue) -> set[str]:

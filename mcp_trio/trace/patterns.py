@@ -1,6 +1,6 @@
-"""Patterns: what a value has to look like, where the recorded one is only an example.
+"""Patterns: what values have to look like if the recorded ones are only examples.
 
-A line of a trace maps JSON Pointers into its message to patterns, under `match`.
+The key `match` of a line maps JSON Pointers into its message to patterns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Raw, UnsetType, json, structs
 from .compare import ABSENT, Check, json_text, parse_pointer, value_at
 from .format import JsonValue, Line, Pattern, PatternType
 
-# Returns the message that this run has received for a line of the trace, or ABSENT.
+# A function that returns the message received for a line of the trace, or ABSENT.
 MessageOn = Callable[[int], JsonValue]
 
 _WORDS: dict[PatternType, str] = {
@@ -36,7 +36,7 @@ _MONTH = r"\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b"
 # The parts of a text that often differ from run to run, and their regular expressions.
 _KINDS_OF_PARTS = (_UUID, _HEX, _DIGITS, _WEEKDAY, _MONTH)
 _VOLATILE = re.compile(f"({'|'.join(_KINDS_OF_PARTS)})")
-# The characters that mean something in a regular expression.
+# The characters with a special meaning in a regular expression.
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
 
 
@@ -72,13 +72,15 @@ def _fault_of_same(
     pattern: Pattern, value: JsonValue, message: JsonValue, message_on: MessageOn
 ) -> str:
     """Return the expectation, unless the value equals the referenced one."""
-    expected = referred(pattern, message, message_on)
+    expected = referenced_value(pattern, message, message_on)
     if expected is not ABSENT and json_text(expected) == json_text(value):
         return ""
     return f"{describe_pattern(pattern)}, which is {json_text(expected)}"
 
 
-def referred(pattern: Pattern, message: JsonValue, message_on: MessageOn) -> JsonValue:
+def referenced_value(
+    pattern: Pattern, message: JsonValue, message_on: MessageOn
+) -> JsonValue:
     """Return the value that a pattern refers to in this run, or ABSENT."""
     assert isinstance(pattern.same, str)
     if isinstance(pattern.line, int):
@@ -87,7 +89,7 @@ def referred(pattern: Pattern, message: JsonValue, message_on: MessageOn) -> Jso
 
 
 def value_at_pointer(value: JsonValue, pointer: str) -> JsonValue:
-    """Return the value that a JSON Pointer leads to, or ABSENT."""
+    """Return the value at a JSON Pointer, or ABSENT."""
     for part in parse_pointer(pointer):
         if isinstance(value, list) and part.isdecimal():
             value = value_at(value, [int(part)])
@@ -97,7 +99,7 @@ def value_at_pointer(value: JsonValue, pointer: str) -> JsonValue:
 
 
 def describe_pattern(pattern: Pattern) -> str:
-    """Say in words what a pattern accepts."""
+    """Describe the values that a pattern accepts."""
     if isinstance(pattern.regex, str):
         return f"a string that matches {pattern.regex}"
     if isinstance(pattern.same, str):
@@ -153,19 +155,19 @@ def _can_parse(text: str) -> bool:
 
 
 def with_references(line: Line, message_on: MessageOn) -> Line:
-    """Return a client's line with the values of this run that its patterns name."""
+    """Return a client's line with the values of this run that its patterns refer to."""
     if not line.match:
         return line
     message = line.content
     for pointer, pattern in line.match.items():
-        value = referred(pattern, message, message_on)
+        value = referenced_value(pattern, message, message_on)
         if value is not ABSENT:
             _replace(message, pointer, value)
     return structs.replace(line, message=Raw(json.encode(message)))
 
 
 def _replace(message: JsonValue, pointer: str, value: JsonValue) -> None:
-    """Replace the value that a pointer leads to, if it exists."""
+    """Replace the value at a pointer, if it exists."""
     parents, _, key = pointer.rpartition("/")
     parent = value_at_pointer(message, parents)
     if value_at_pointer(message, pointer) is ABSENT:
@@ -181,9 +183,9 @@ def _replace(message: JsonValue, pointer: str, value: JsonValue) -> None:
 
 
 def infer(values: Sequence[JsonValue]) -> Pattern | None:
-    """Return a pattern that fits values which differ from run to run.
+    """Return a pattern that accepts values that differ from run to run.
 
-    Return None if they have nothing in common that a pattern could say.
+    Returns None if there is no such pattern.
     """
     if all(_is_of_type(value, "string") for value in values):
         return _infer_for_texts(list(values))
@@ -207,10 +209,10 @@ def _infer_for_texts(texts: list[str]) -> Pattern:
 
 
 def _common_regex(texts: list[str]) -> str:
-    """Return a regular expression for texts that differ only in numbers and the like.
+    """Return a regular expression for texts that differ in numbers, dates or ids only.
 
-    Return an empty string if they differ elsewhere too. Each number may be any number,
-    also one that was the same in these few texts.
+    Returns an empty string if there are other differences. The expression accepts any
+    number in place of each number, even if it was the same in these texts.
     """
     rows = [_VOLATILE.split(text) for text in texts]
     if len({len(row) for row in rows}) > 1:
@@ -242,21 +244,21 @@ def _regex_of_parts(parts: Sequence[str]) -> str:
 def repeated_later(
     lines: Mapping[int, Line], number: int, pointer: str, text: str
 ) -> dict[int, dict[str, Pattern]]:
-    """Find where the client repeats a text of the server's line with this number.
+    """Find the lines in which the client repeats a text of the server's line.
 
-    Return the patterns for the client's lines, by their numbers.
+    Returns the patterns for the client's lines, by their numbers.
     """
     found: dict[int, dict[str, Pattern]] = {}
     for later, line in lines.items():
         if later <= number or line.sender == "server" or not line.message:
             continue
-        for place in _places_of(text, line.content, ""):
+        for place in _pointers_to(text, line.content, ""):
             pattern = Pattern(same=pointer, line=number)
             found.setdefault(later, {})[place] = pattern
     return found
 
 
-def _places_of(text: str, value: JsonValue, pointer: str) -> list[str]:
+def _pointers_to(text: str, value: JsonValue, pointer: str) -> list[str]:
     """Return the pointers to all strings in a value that are this text."""
     if value == text and pointer:
         return [pointer]
@@ -269,5 +271,5 @@ def _places_of(text: str, value: JsonValue, pointer: str) -> list[str]:
             parts.append((str(index), part))
     places = []
     for name, part in parts:
-        places.extend(_places_of(text, part, f"{pointer}/{name}"))
+        places.extend(_pointers_to(text, part, f"{pointer}/{name}"))
     return places

@@ -1,6 +1,6 @@
-"""Plan a replay: derive from a trace which lines to send and to expect.
+"""Plan a replay: determine the lines to send and the lines to expect.
 
-Lines are known by their number in the trace's file: the header is line 1.
+Lines are identified by their number in the trace's file: the header is line 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ END = "the end"
 # An answer is described by this and its id.
 ANSWER = "the answer to "
 
-# Where a notification names its subject, below `params`.
+# The locations in the params of a notification that may name its subject.
 _SUBJECTS = (
     ("progressToken",),
     ("_meta", SUBSCRIPTION_ID),
@@ -46,9 +46,9 @@ class LineKey(NamedTuple):
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What to send and what to expect.
+    """The lines to send and the lines to expect.
 
-    A client's line is sent when every awaited line with a lower number has come.
+    A client's line is sent when all awaited lines with lower numbers have arrived.
     """
 
     # The lines to send, by number.
@@ -56,13 +56,13 @@ class ReplayPlan:
     # The lines that the server may send, and their keys.
     server_lines: dict[int, Line]
     server_keys: dict[int, LineKey]
-    # The numbers of those that it has to send.
+    # The numbers of the lines that it has to send.
     awaited: list[int]
     # The streams of POST requests. All lines on one of them belong to its request.
     post_streams: set[int | UnsetType]
     # The streams that the server may end before the client does.
     may_end: set[int | UnsetType]
-    # The locations, within a line, that the header says to ignore.
+    # The locations, within a line, to ignore according to the header.
     ignored: list[Location]
     # By number: the client's only open request when the server sent a log message.
     open_requests: dict[int, str]
@@ -130,17 +130,17 @@ def _open_requests(trace: Trace) -> dict[int, str]:
 
 
 def has_requests(trace: Trace) -> bool:
-    """Return whether a trace has HTTP requests, to be repeated as they were."""
+    """Return whether a trace has HTTP requests that can be repeated."""
     if trace.header.transport == "sse":
         return any(line.http for line in trace.lines if line.sender == "client")
     return trace.header.transport == "http"
 
 
 def _lines_over(trace: Trace, over: Transport) -> dict[int, Line]:
-    """Return the lines of a trace as they are over a transport, by number.
+    """Return the lines of a trace for a transport, by number.
 
-    Over the transport that it was recorded on, a trace of HTTP or WebSocket is
-    replayed as it is. Otherwise only its messages are.
+    A trace of HTTP or WebSocket is replayed unchanged over its own transport. Over
+    other transports, only the messages are replayed.
     """
     numbered = dict(enumerate(trace.lines, FIRST_LINE))
     if over == trace.header.transport and (over == "ws" or has_requests(trace)):
@@ -157,7 +157,7 @@ def _lines_over(trace: Trace, over: Transport) -> dict[int, Line]:
 
 
 def _client_ends(client_lines: dict[int, Line]) -> dict[int | UnsetType, int]:
-    """Return, by stream, the number of the line that ends it from the client's side."""
+    """Return the number of the line with which the client ends each stream."""
     ends = {}
     for number, line in client_lines.items():
         if line.ends:
@@ -172,7 +172,7 @@ def _awaited(
 ) -> list[int]:
     """Return the numbers of the lines that the server has to send.
 
-    How much a server still sends on a stream that the client ends is up to chance.
+    If the client ends a stream, what the server still sends on it is not predictable.
     """
     awaited = []
     for number, line in server_lines.items():
@@ -185,7 +185,7 @@ def _awaited(
 
 
 def is_optional(line: Line, methods: list[str]) -> bool:
-    """Return whether a line is a notification that may come or not."""
+    """Return whether a line is a notification that may be missing."""
     if not methods or not line.message:
         return False
     content = line.content
@@ -205,9 +205,8 @@ def _post_streams(client_lines: dict[int, Line]) -> set[int | UnsetType]:
 def _may_end(client_ends: dict[int | UnsetType, int]) -> set[int | UnsetType]:
     """Return the streams that the server may end before the client does.
 
-    Where the client ends a stream, which side is first is up to chance. The whole
-    conversation (UNSET) is different: the client is first if the trace says that it
-    ends it.
+    If the client ends a stream, either side may be first. This does not apply to the
+    whole conversation (UNSET): if the client ends it in the trace, the client is first.
     """
     streams = set(client_ends)
     if UNSET in streams:
@@ -233,7 +232,7 @@ def line_key(line: Line, ids: ServerIds, requests: ClientRequests) -> LineKey:
 
 
 def describe(message: JsonValue, ids: ServerIds, requests: ClientRequests) -> str:
-    """Say in words what a server's message is, with the identifiers of the trace.
+    """Describe a server's message, with the identifiers of the trace.
 
     For a message of the trace itself, `ids` and `requests` are empty.
     """

@@ -1,8 +1,8 @@
 """Replace secrets in a recording with placeholders.
 
-The same secret gets the same placeholder everywhere, so that a replay still knows what
-repeats what. A server's message with a placeholder gets a pattern for that value, and a
-client's message that repeats it refers to it: the trace stays replayable.
+The same secret gets the same placeholder everywhere. A server's message with a
+placeholder gets a pattern for that value, and a client's message that repeats the value
+refers to it, so the trace can still be replayed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _SECRET_KEYS = frozenset(
         "token",
     )
 )
-# The forms of well-known tokens. What a group captures is the secret, else all of it.
+# The forms of well-known tokens. A group captures the secret; without one, the whole
+# match is the secret.
 _SECRET_TEXTS = (
     r"(?i:bearer)\s+([\w.~+/-]{12,}=*)",
     r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
@@ -54,8 +55,8 @@ _SECRET_TEXTS = (
     r"(?<=://)[^/\s:@\"]+:[^/\s@\"]+(?=@)",
 )
 _SECRET = re.compile("|".join(_SECRET_TEXTS))
-# A message without any of these has no secret. Searching for plain bytes takes about
-# 2 µs for a message of 1 kB, where the regular expression takes ten times as long.
+# A message that contains none of these has no secret. Searching for plain bytes takes
+# about 2 µs for a message of 1 kB, and the regular expression ten times as long.
 _MARKS = (
     *(
         b"bearer",
@@ -80,7 +81,7 @@ _SECRET_OPTION = re.compile(
 )
 _SESSION_HEADER = "mcp-session-id"
 _SECRET_HEADERS = ("authorization", "cookie")
-# A placeholder that takes the place of a secret.
+# The placeholder for a secret.
 PLACEHOLDER = re.compile(r"\bredacted-\d+\b")
 
 
@@ -171,7 +172,7 @@ class Redactor:
         return self._sessions[id]
 
     def path(self, path: str) -> str:
-        """Return a path without the values of its query, but for known sessions."""
+        """Return a path without the values of its query, except for known sessions."""
         place, mark, query = path.partition("?")
         fields = []
         for field in query.split("&"):
@@ -191,7 +192,7 @@ class Redactor:
         return self.text(value)
 
     def _endpoint(self, data: str) -> str:
-        """Return the path that an `endpoint` event names, with session placeholders."""
+        """Return the path in an `endpoint` event, with placeholders for sessions."""
         place, mark, query = data.partition("?")
         fields = []
         for field in query.split("&"):
@@ -267,7 +268,7 @@ class Redactor:
     def _value(
         self, value: JsonValue, location: list[str], note: Callable[[str, str], None]
     ) -> JsonValue:
-        """Return a value without its secrets; note each text that was changed."""
+        """Return a value without its secrets. Notes each text that was changed."""
         if self._is_redacted(location):
             text = self._placeholder(str(value))
             note(write_pointer(location), text)
@@ -296,7 +297,7 @@ class Redactor:
         return text
 
     def _is_redacted(self, location: Sequence[str]) -> bool:
-        """Return whether one of the user's pointers leads to a location."""
+        """Return whether one of the user's pointers matches a location."""
         for rule in self._rules:
             if len(rule) == len(location) and all(
                 part in ("*", key) for part, key in zip(rule, location, strict=True)

@@ -1,10 +1,10 @@
 """A pytest plugin that runs traces as tests: one for each transport of each trace.
 
-The traces are those in the folders of the ini option `mcp_traces`. Without that option
-the plugin does nothing.
+It collects the traces in the folders of the ini option `mcp_traces`. Without that
+option, the plugin does nothing.
 
-Every run of pytest imports this module, even without traces. It therefore imports the
-rest of the package only when it collects a trace.
+Every run of pytest imports this module, so it imports the rest of the package only when
+it collects a trace.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini(
         "mcp_server",
-        "the server: SPEC, URL or -- COMMAND...; default: what each trace names",
+        "the server: SPEC, URL or -- COMMAND...; default: the server in each trace",
         default="",
     )
 
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     collected = [config.invocation_params.dir / argument for argument in config.args]
     collected = [path.resolve() for path in collected]
     for folder in folders:
-        # pytest would collect twice what two of its arguments contain.
+        # pytest would collect a file twice if two arguments contain it.
         if not _is_in(folder, collected):
             config.args.append(str(folder))
 
@@ -70,7 +70,7 @@ class TraceFile(pytest.File):
     """One trace."""
 
     def collect(self) -> Iterable[pytest.Item]:
-        """Return a test for each transport of the trace that leads to the server."""
+        """Return a test for each transport that the trace and the server support."""
         from ..load_spec import UsageError
         from . import format, replay, suite, targets
 
@@ -82,14 +82,14 @@ class TraceFile(pytest.File):
         reachable = targets.reachable(self.server)
         return [
             TraceTest.from_parent(self, name=transport)
-            for transport in replay.holds_on(trace)
+            for transport in replay.transports_of(trace)
             if transport in reachable
         ]
 
     def _server(self) -> str | list[str]:
         """Return the target in the ini option.
 
-        A path in it is relative to the file that has the option.
+        A path in it is relative to the file that contains the option.
         """
         server: str = self.config.getini("mcp_server")
         if server.startswith("-- "):
@@ -111,7 +111,7 @@ class TraceTest(pytest.Item):
     obj = None
 
     def runtest(self) -> None:
-        """Replay the trace, and fail with nothing but the report if it differs."""
+        """Replay the trace. If it differs, fail with the report and no traceback."""
         import trio
 
         from . import suite
@@ -120,6 +120,6 @@ class TraceTest(pytest.Item):
         file = cast(TraceFile, self.parent)
         transport = cast(Transport, self.name)
         [result] = trio.run(suite.replay_all, [self.path], file.server, [transport])
-        report = list(suite.told(result))
+        report = list(suite.report_lines(result))
         if report:
             pytest.fail("\n".join(report), pytrace=False)

@@ -1,6 +1,6 @@
-"""Record a conversation by standing between a client and a server.
+"""Record a conversation as a proxy between a client and a server.
 
-All bytes are passed on first, unchanged, and only then looked at.
+All bytes are forwarded first, unchanged, and only then parsed.
 """
 
 import os
@@ -24,7 +24,7 @@ import trio
 from ..client.http_connection import Connections
 from ..transports.address import parse_address
 from ..transports.http.rules import is_loopback
-from ..transports.send_queue import GONE
+from ..transports.send_queue import DISCONNECTED
 from ..transports.stdio import Pipe, claim
 from .format import (
     FIRST_LINE,
@@ -39,16 +39,16 @@ from .format import (
 from .privacy import Redactor
 from .sniffer import LineFields, SniffedConnection, public, say
 
-# Looks at each chunk that one side has sent. An empty chunk is the end.
+# Called with each chunk that one side has sent. An empty chunk is the end.
 Tap = Callable[[bytes], None]
-# Returns the bytes to pass on instead of a chunk. They may be empty until more arrives.
+# Returns the bytes to forward instead of a chunk. They may be empty until more arrives.
 Change = Callable[[bytes], bytes]
 
-LOST = (*GONE, OSError)
-# A server's output may stay open after its exit, in a child process. It is taken to be
-# over after so many seconds of silence.
+LOST = (*DISCONNECTED, OSError)
+# A child process may keep a server's output open after its exit. The output is
+# considered closed after this many seconds without data.
 _SILENCE = 1.0
-# Requests that open a conversation. A client waits for their responses in any case.
+# Requests that open a conversation. A client always waits for their responses.
 _OPENING_METHODS = ("initialize", "server/discover")
 
 
@@ -58,7 +58,8 @@ _OPENING_METHODS = ("initialize", "server/discover")
 def create(path: Path) -> Path:
     """Create an empty file and return its path. Raises OSError.
 
-    If the file exists, add -2, -3 and so on to its name, and report that on stderr.
+    If the file exists, -2, -3 and so on is added to the name, and this is reported on
+    stderr.
     """
     free = path
     for number in count(2):
@@ -68,14 +69,14 @@ def create(path: Path) -> Path:
         except FileExistsError:
             free = path.with_stem(f"{path.stem}-{number}")
     if free != path:
-        say(f"{path} exists; this one is {free}")
+        say(f"{path} exists; recording to {free}")
     return free
 
 
 class TraceWriter:
-    """Write a trace, each line at once, so that a crash loses at most one line.
+    """Writes a trace. Each line is written immediately, so a crash loses at most one.
 
-    The header is first, padded with spaces, so that it can be replaced later.
+    The header is padded with spaces, so that it can be replaced later.
     """
 
     def __init__(self, path: Path, header: Header) -> None:
@@ -90,11 +91,11 @@ class TraceWriter:
         self.write_header(header)
 
     def has_room_for(self, header: Header) -> bool:
-        """Return whether a header fits into the space of the first one."""
+        """Return whether a header fits into the space for it."""
         return len(encode(header)) <= self._header_size
 
     def write_header(self, header: Header) -> None:
-        """Write the header, over the one before."""
+        """Write the header, and overwrite the previous one."""
         text = encode(header).removesuffix(b"\n")
         self._write(text.ljust(self._header_size - 1) + b"\n", os.SEEK_SET)
 
@@ -103,30 +104,30 @@ class TraceWriter:
         self._write(data, os.SEEK_END)
 
     def _write(self, data: bytes, start: int) -> None:
-        """Write at a start, as of lseek. If that fails, report it and write no more."""
+        """Write at the beginning or the end. On failure, report it and stop writing."""
         if self._file is None:
             return
         try:
             os.lseek(self._file, 0, start)
             written = os.write(self._file, data)
             if written < len(data):
-                raise OSError("no room is left")
+                raise OSError("no space left on the device")
         except OSError as problem:
             say(f"{self._path}: {problem}; nothing more is recorded")
             self.close()
 
     def close(self) -> None:
-        """Close the file. Whatever is written from now on is dropped."""
+        """Close the file. Later writes are dropped."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 class Recorder:
-    """Note the lines of a conversation, and learn from them what the header says.
+    """Writes the lines of a conversation, and completes the header from them.
 
-    The file is there from the start, with a header that is completed once the
-    conversation shows the revision and whether it is paced.
+    The header is first written without the revision, and updated when the messages
+    show the revision and whether the conversation is paced.
     """
 
     def __init__(
@@ -160,35 +161,35 @@ class Recorder:
     def note(
         self, sender: Sender, data: bytes | None = None, **fields: Unpack[LineFields]
     ) -> None:
-        """Write a line: what a side has sent, and the other fields of the line."""
+        """Write a line: the data that a side has sent, and further fields."""
         noted = line(time.monotonic() - self._start, sender, data, **fields)
         for message in noted.parts:
-            self._learn(sender, message)
+            self._update_from(sender, message)
         noted = self.redactor.line(noted, self._number)
         self._number += 1
         self._writer.write_line(encode(noted))
 
-    def _learn(self, sender: Sender, message: Any) -> None:
-        """Take from a message the revision, and whether the conversation is paced."""
+    def _update_from(self, sender: Sender, message: Any) -> None:
+        """Update the header from a message: the revision, and whether it is paced."""
         if sender == "client":
-            self._learn_from_client(message)
+            self._note_request(message)
         else:
-            self._learn_from_server(message)
+            self._note_response(message)
         revision = revision_in(message)
         if not revision:
             return
-        # A response has the revision that was agreed on. Before it, the first revision
-        # that a request declares counts.
+        # A response has the negotiated revision. Until then, it is the first revision
+        # that a request declares.
         if "result" in message or not self.header.revision:
-            self.know(revision=revision)
+            self.update_header(revision=revision)
 
-    def _learn_from_client(self, message: Any) -> None:
+    def _note_request(self, message: Any) -> None:
         match message:
             case {"method": str(method), "id": str() | int() as id}:
                 self._open_requests[id] = method
-                self.know(paced=self._has_response)
+                self.update_header(paced=self._has_response)
 
-    def _learn_from_server(self, message: Any) -> None:
+    def _note_response(self, message: Any) -> None:
         match message:
             case {"method": _}:
                 pass
@@ -197,14 +198,14 @@ class Recorder:
                 if method is not None and method not in _OPENING_METHODS:
                     self._has_response = True
 
-    def know(
+    def update_header(
         self,
         *,
         revision: str | None = None,
         transport: Transport | None = None,
         paced: bool | None = None,
     ) -> None:
-        """Complete the header, as long as the result fits in the file."""
+        """Update the header, if the result fits into the space for it."""
         header = msgspec.structs.replace(self.header)
         if revision is not None:
             header.revision = revision
@@ -221,7 +222,7 @@ class Recorder:
         self._writer.close()
 
 
-# Passing on bytes
+# Forwarding bytes
 
 
 class ByteSource(Protocol):
@@ -242,22 +243,22 @@ class ByteSink(Protocol):
 
 
 class Forwarder:
-    """Pass on bytes, and show them to taps in the order of their arrival."""
+    """Forwards bytes, and then passes them to taps in the order of their arrival."""
 
     def __init__(self) -> None:
-        # The chunks that the taps have not seen.
+        # The chunks that were not passed to their taps yet.
         self._unseen: deque[tuple[Tap, bytes]] = deque()
 
     async def forward(
         self, source: ByteSource, sink: ByteSink, tap: Tap, change: Change = bytes
     ) -> bool:
-        """Pass on chunks until the source ends, then end the sink.
+        """Forward chunks until the source ends, then end the sink.
 
-        Return False as soon as the sink is lost. Raise as the source does.
+        Returns False as soon as the sink is lost. Raises the exceptions of the source.
         """
         while True:
             chunk = bytes(await source.receive_some())
-            # First, so that no tap sees the other side's answer to it earlier.
+            # Queued before it is sent, so that a tap sees it before the answer to it.
             self._unseen.append((tap, chunk))
             try:
                 changed = change(chunk)
@@ -268,12 +269,12 @@ class Forwarder:
             except LOST:
                 return False
             finally:
-                self.show()
+                self.run_taps()
             if not chunk:
                 return True
 
-    def show(self) -> None:
-        """Show the taps all chunks that they have not seen."""
+    def run_taps(self) -> None:
+        """Pass all queued chunks to their taps."""
         while self._unseen:
             tap, chunk = self._unseen.popleft()
             tap(chunk)
@@ -321,39 +322,39 @@ class LineTap:
 
     def __init__(self, recorder: Recorder, sender: Sender) -> None:
         self.ended = False
-        # The line that has begun, as far as it has arrived.
-        self.begun = bytearray()
+        # The part of an incomplete line that has arrived.
+        self.incomplete = bytearray()
         self._recorder = recorder
         self._sender: Sender = sender
 
     def __call__(self, chunk: bytes) -> None:
         """Note the lines that a chunk completes. An empty chunk is the end."""
         rest, *others = chunk.split(b"\n")
-        self.begun += rest
+        self.incomplete += rest
         for other in others:
             self._note_line()
-            self.begun = bytearray(other)
+            self.incomplete = bytearray(other)
         if not chunk and not self.ended:
             self.ended = True
-            if self.begun:
+            if self.incomplete:
                 self._note_line()
             self._recorder.note(self._sender, ends=True)
 
     def _note_line(self) -> None:
-        self._recorder.note(self._sender, bytes(self.begun))
+        self._recorder.note(self._sender, bytes(self.incomplete))
 
 
 async def record_stdio(command: Sequence[str], recorder: Recorder) -> int:
-    """Start a server and stand between it and our own client, on stdin and stdout.
+    """Start a server, and relay between it and the client on stdin and stdout.
 
-    Return the exit code of the server. Raises OSError if it cannot be started.
+    Returns the exit code of the server. Raises OSError if it cannot be started.
     """
     with closing(recorder), claim() as (reading, writing), ExitStack() as cleanup:
         signals = cleanup.enter_context(
             trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
         )
-        # Both may be one open file. The first one has seen it as it was, so it is
-        # restored last.
+        # Both may be the same open file. The first one knows its original mode, so it
+        # is restored last.
         from_client = Descriptor(reading)
         cleanup.callback(from_client.restore)
         to_client = Descriptor(writing)
@@ -365,7 +366,7 @@ async def record_stdio(command: Sequence[str], recorder: Recorder) -> int:
         relay = _StdioRelay(process, recorder)
         code = await relay.run(from_client, to_client, signals)
     relay.report_end(code)
-    # A shell reports a signal in the same way.
+    # Shells report signals in this way.
     return code if code >= 0 else 128 - code
 
 
@@ -387,7 +388,7 @@ class _StdioRelay:
         to_client: Descriptor,
         signals: AsyncIterator[int],
     ) -> int:
-        """Relay until the server has ended, and return its exit code."""
+        """Relay until the server has exited, and return its exit code."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._relay_requests, from_client)
             nursery.start_soon(self._relay_signals, signals)
@@ -397,20 +398,20 @@ class _StdioRelay:
             nursery.cancel_scope.cancel()
         return code
 
-    # If one side does not read any more, the other one is cut off too, so that it gets
-    # the same error as without a recorder.
+    # If one side stops reading, the connection to the other one is closed too, so that
+    # it gets the same error as without a recorder.
 
     async def _relay_requests(self, from_client: Descriptor) -> None:
         to_server = self._process.stdin
         assert to_server is not None
         if not await self._forwarder.forward(from_client, to_server, self._client_tap):
-            say("the server does not read any more")
+            say("the server has stopped reading")
             await from_client.aclose()
 
     async def _relay_replies(self, to_client: Descriptor) -> None:
         source = self._from_server
         if not await self._forwarder.forward(source, to_client, self._server_tap):
-            say("the client does not read any more")
+            say("the client has stopped reading")
             await source.aclose()
 
     async def _relay_signals(self, signals: AsyncIterator[int]) -> None:
@@ -424,16 +425,16 @@ class _StdioRelay:
             self._from_server.stop()
 
     def report_end(self, code: int) -> None:
-        """Say how the server ended, unless it ended as it should."""
+        """Report how the server exited, unless it exited normally."""
         if code == 0 and self._client_tap.ended:
             return
-        words = [f"the server ended with exit code {code}"]
+        words = [f"the server exited with code {code}"]
         if code < 0:
-            words = [f"the server was ended by {signal.Signals(-code).name}"]
-        if self._server_tap.begun:
-            words.append(" in mid-line")
+            words = [f"the server was terminated by {signal.Signals(-code).name}"]
+        if self._server_tap.incomplete:
+            words.append(" in the middle of a line")
         if not self._client_tap.ended:
-            words.append(", before the client did")
+            words.append(" before the client closed its input")
         say("".join(words))
 
 
@@ -449,11 +450,11 @@ async def record_network(
 ) -> None:
     """Listen on `[HOST:]PORT` in front of the server at a URL, until cancelled.
 
-    The URL is http, https, ws or wss. Started in a nursery, return our own URL. Raises
+    The URL is http, https, ws or wss. The task status is the URL for clients. Raises
     ValueError if the URL or the address is invalid, and OSError.
     """
-    # The first messages may show that it is more than plain HTTP.
-    recorder.know(transport="http")
+    # The first messages may show that it is another transport over HTTP.
+    recorder.update_header(transport="http")
     with closing(recorder):
         upstream = Connections(url)
         host, port = parse_address(listen)
@@ -466,14 +467,16 @@ async def record_network(
         numbers = count(1)
 
         async def serve(client: trio.SocketStream) -> None:
-            taps = SniffedConnection(recorder.note, recorder.know, own, numbers)
+            taps = SniffedConnection(
+                recorder.note, recorder.update_header, own, numbers
+            )
             await _NetworkRelay(client, upstream, forwarder, taps).run()
 
         await trio.serve_listeners(serve, listeners)
 
 
 def _own_url(url: str, authority: str) -> str:
-    """Return the URL with another authority. TLS ends at the recorder."""
+    """Return the URL with another authority. The recorder does not use TLS."""
     scheme = "http" if url.startswith("http") else "ws"
     return urlsplit(url)._replace(scheme=scheme, netloc=authority).geturl()
 
@@ -493,7 +496,7 @@ class _NetworkRelay:
         self._forwarder = forwarder
         self._taps = taps
         self._change: Change = bytes
-        # A server on this machine accepts our own host name.
+        # A server on this machine accepts the recorder's host name.
         if not is_loopback(upstream.host):
             self._change = _HostRewriter(upstream.authority, forwarder, taps)
 
@@ -550,7 +553,7 @@ class _NetworkRelay:
 
 
 def _reset(stream: trio.abc.Stream) -> None:
-    """Close a TCP connection with a reset, as if it had broken."""
+    """Close a TCP connection with a reset, as if it was lost."""
     assert isinstance(stream, trio.SocketStream)
     with suppress(*LOST):
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -558,7 +561,7 @@ def _reset(stream: trio.abc.Stream) -> None:
 
 
 class _HostRewriter:
-    """Replace the Host header, because a remote server rejects names not its own."""
+    """Replaces the Host header, because a remote server rejects other names."""
 
     def __init__(
         self, authority: bytes, forwarder: Forwarder, taps: SniffedConnection
@@ -566,17 +569,17 @@ class _HostRewriter:
         self._header = b"\r\nHost: %b\r\n" % authority
         self._forwarder = forwarder
         self._taps = taps
-        # A head that is not complete.
+        # The data of an incomplete head.
         self._held = bytearray()
 
     def __call__(self, data: bytes) -> bytes:
-        """Return the data to pass on: nothing while a head is not complete."""
+        """Return the data to forward, which is empty while a head is incomplete."""
         self._held += data
-        # The tap tells whether the head is complete, so it has to see the data first.
-        self._forwarder.show()
+        # The tap knows whether the head is complete, so it needs the data first.
+        self._forwarder.run_taps()
         if self._taps.client.reads_head:
             return b""
-        # A JSON body cannot contain such a line: in a string, line ends are escaped.
+        # A JSON body cannot contain such a line, because strings escape line ends.
         changed = re.sub(rb"(?i)\r\nhost:[^\r\n]*\r\n", self._header, self._held)
         self._held.clear()
         return changed

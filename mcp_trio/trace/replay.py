@@ -1,4 +1,4 @@
-"""Replay a trace: send the client's lines again and compare the server's with it."""
+"""Replay a trace: send the client's lines again, and compare the server's lines."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from .plan import (
 )
 from .targets import NO_CREDENTIALS, Credentials, Link, Target, open_link
 
-# How the client's lines are sent.
+# The ways to send the client's lines.
 LINE_BY_LINE = "line by line"
 BYTE_BY_BYTE = "byte by byte"
 ALL_AT_ONCE = "all at once"
 
-# Seconds to wait after the last line for messages that the trace does not have.
-A_MOMENT = 0.05
-# Seconds to wait for a server to end after its input has ended.
-TO_END = 2.0
+# Seconds to wait after the last line for messages that are not in the trace.
+SETTLE_TIME = 0.05
+# Seconds to wait for a server to exit after its input has ended.
+END_TIMEOUT = 2.0
 # Seconds to wait for the next line of the server.
 TIMEOUT = 10.0
 
@@ -60,8 +60,8 @@ class Finding(NamedTuple):
     """Something that differs from the trace.
 
     `line` is the number of the line that differs, or of the line after which something
-    happened. If a value differs, `what` is the line's key that has it, and
-    `difference` says where in it. Otherwise `what` is a description.
+    happened. If a value differs, `what` is the key of the line that contains it, and
+    `difference` is its location in there. Otherwise `what` is a description.
     """
 
     line: int
@@ -69,7 +69,7 @@ class Finding(NamedTuple):
     difference: Difference | None = None
 
     def as_change(self) -> str:
-        """Say in words what becomes of the trace if the finding is accepted."""
+        """Describe how the trace changes if the finding is accepted."""
         difference = self.difference
         if difference is None:
             return printable(f"line {self.line}: {self.what}")
@@ -86,7 +86,7 @@ class Finding(NamedTuple):
         return printable(f"line {self.line}: {path} {change}")
 
 
-def holds_on(trace: Trace) -> list[Transport]:
+def transports_of(trace: Trace) -> list[Transport]:
     """Return the transports that a trace can be replayed over."""
     if trace.header.over:
         return trace.header.over
@@ -100,7 +100,7 @@ def holds_on(trace: Trace) -> list[Transport]:
 
 
 def ways(trace: Trace, over: Transport) -> tuple[str, ...]:
-    """Return how a trace can be sent over a transport: one or more of the ways."""
+    """Return the ways in which a trace can be sent over a transport."""
     if over != "stdio":
         return (LINE_BY_LINE,)
     if trace.header.paced or _depends_on_server(trace):
@@ -123,14 +123,14 @@ def _depends_on_server(trace: Trace) -> bool:
 
 
 class _Unexpected(NamedTuple):
-    """A line that the trace does not have."""
+    """A received line that is not in the trace."""
 
     finding: Finding
     line: Line
 
 
 class _Comparison(NamedTuple):
-    """What a line of the trace was compared with, and how."""
+    """The received counterpart of a line of the trace, and how to compare them."""
 
     recorded: Json
     received: Json
@@ -166,8 +166,8 @@ def _accept_all(finding: Finding) -> bool:
 class Replay:
     """One replay of one trace over one transport.
 
-    A replay stops early if the server does not send a line that the trace has. A
-    `patient` one reports the line as missing and goes on.
+    A replay stops early if the server does not send a line of the trace. A `patient`
+    one reports the line as missing and continues.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Replay:
         self.patient = patient
         self.settle = max(settle, trace.header.settle)
         self.findings: list[Finding] = []
-        # What the replay could not repeat or compare, in words.
+        # Notes on what the replay could not repeat or compare.
         self.remarks: list[str] = []
         # The number of messages sent and received.
         self.messages = 0
@@ -199,24 +199,24 @@ class Replay:
         self._plan = plan
         self._server_ids = ServerIds()
         self._requests = ClientRequests()
-        # By key: the server's lines that nothing received was matched with yet.
+        # By key: the server's lines that were not matched with a received line yet.
         self._unmatched = plan.numbers_by_key()
-        # Those of them that have to come, in the order of the trace.
+        # Those of them that have to arrive, in the order of the trace.
         self._awaited = {number: plan.server_keys[number] for number in plan.awaited}
         self._may_end = set(plan.may_end)
-        # The last line that was sent or received. An unexpected line is reported as
-        # coming after it.
+        # The last line that was sent or received. Unexpected lines are reported after
+        # it.
         self._position = 1
-        # The client's line that is sent next. An answer that the trace has after it
-        # cannot have been asked for yet.
+        # The client's line that is sent next. The request of an answer that is after it
+        # in the trace was not sent yet.
         self._next_sent = 0
         # By request, or by stream of a POST: the last line received that belongs to it.
         self._latest: dict[str | int | UnsetType, int] = {}
         # The lines of the trace that patterns refer to, with the received messages.
-        self._referred = _referred_lines(trace)
+        self._referenced = _referenced_lines(trace)
         self._messages: dict[int, JsonValue] = {}
-        # For `updated`, by number: what a line of the trace was compared with, and the
-        # unexpected lines that came after it.
+        # For `updated`, by number: the comparison of a line of the trace, and the
+        # unexpected lines that arrived after it.
         self._comparisons: dict[int, _Comparison] = {}
         self._unexpected: dict[int, list[_Unexpected]] = defaultdict(list)
 
@@ -225,8 +225,8 @@ class Replay:
     ) -> None:
         """Replay the trace against a target.
 
-        `credentials` is for a URL. Raises UsageError, OSError, and whatever a server in
-        this process raises.
+        `credentials` is for a URL. Raises UsageError, OSError, and any exception of a
+        server in this process.
         """
         byte_by_byte = self.way == BYTE_BY_BYTE
         started = trio.current_time()
@@ -239,7 +239,7 @@ class Replay:
         self.remarks += link.remarks
 
     async def through(self, link: Link) -> None:
-        """Replay the trace over a link that is open."""
+        """Replay the trace over an open link."""
         lines = self._plan.client_lines
         if self.way == ALL_AT_ONCE:
             await self._send_all_at_once(link)
@@ -256,12 +256,12 @@ class Replay:
         self._next_sent = self._plan.end
         await self._receive_until(self._plan.end, link)
         if not self.stopped:
-            await self._receive_rest(link)
+            await self._receive_remaining(link)
 
     def updated(self, accepts: Callable[[Finding], bool] = _accept_all) -> Trace:
         """Return the trace as it would be if this replay had been recorded.
 
-        Findings that `accepts` returns False for leave the trace as it is.
+        Findings for which `accepts` returns False do not change the trace.
         """
         lines: list[Line] = []
         # The new number of each line that is kept.
@@ -279,7 +279,7 @@ class Replay:
     def _add_unexpected(
         self, lines: list[Line], number: int, accepts: Callable[[Finding], bool]
     ) -> None:
-        """Add the accepted ones of the unexpected lines that came after a line."""
+        """Add the accepted unexpected lines that arrived after a line."""
         for finding, line in self._unexpected[number]:
             if accepts(finding):
                 lines.append(line)
@@ -287,7 +287,7 @@ class Replay:
     def _updated_line(
         self, number: int, line: Line, accepts: Callable[[Finding], bool]
     ) -> Line | None:
-        """Return a line of the trace as it would be now, or None if it is gone."""
+        """Return the new version of a line of the trace, or None if it is removed."""
         if number not in self._plan.server_lines:
             return line
         findings = [finding for finding in self.findings if finding.line == number]
@@ -314,7 +314,7 @@ class Replay:
     # Sending
 
     async def _send_all_at_once(self, link: Link) -> None:
-        """Send what all lines of the client say in one write."""
+        """Send the data of all lines of the client in one write."""
         everything = []
         for line in self._plan.client_lines.values():
             self._note_sent(line)
@@ -326,7 +326,7 @@ class Replay:
             await self._send(Line(t=0, sender="client", raw=raw), link)
 
     def _note_sent(self, line: Line) -> None:
-        """Remember what a client's line asks for and ends."""
+        """Note the requests in a client's line, and the stream that it ends."""
         if line.data is not None:
             self.messages += 1
         if line.ends:
@@ -345,17 +345,17 @@ class Replay:
     # Receiving
 
     async def _receive_until(self, number: int, link: Link) -> None:
-        """Receive until every awaited line before this number has come."""
+        """Receive until all awaited lines before this number have arrived."""
         with trio.move_on_after(self.timeout) as scope:
             while self._awaits_line_before(number) and not self.stopped:
                 awaited = len(self._awaited)
                 self._receive(await link.received.receive(), link)
                 if len(self._awaited) < awaited:
-                    # Only a line that was awaited gives the server more time.
+                    # Only an awaited line extends the deadline.
                     scope.deadline = trio.current_time() + self.timeout
         if scope.cancelled_caught:
-            self._give_up(number, f"did not come within {self.timeout:g} s")
-        # Take whatever has come early, before the next line is sent.
+            self._report_missing(number, f"did not arrive within {self.timeout:g} s")
+        # Receive what has arrived early, before the next line is sent.
         with suppress(trio.WouldBlock, trio.EndOfChannel):
             while not self.stopped:
                 self._receive(link.received.receive_nowait(), link)
@@ -364,21 +364,21 @@ class Replay:
         first = next(iter(self._awaited), None)
         return first is not None and first < number
 
-    async def _receive_rest(self, link: Link) -> None:
-        """Look for messages after the last line of the trace."""
+    async def _receive_remaining(self, link: Link) -> None:
+        """Receive messages after the last line of the trace."""
         settle = self.settle
         if self._requests.any_unanswered() or self.over != "stdio":
-            settle = max(settle, A_MOMENT)
+            settle = max(settle, SETTLE_TIME)
         if settle > 0:
             with trio.move_on_after(settle):
                 async for line in link.received:
                     self._receive(line, link)
         self._may_end.add(UNSET)
-        with trio.move_on_after(TO_END if self.over == "stdio" else 0):
+        with trio.move_on_after(END_TIMEOUT if self.over == "stdio" else 0):
             await link.end_input()
             async for line in link.received:
-                # The recording may have stopped before the server answered. Its answer
-                # may come now, as the input has ended, but the trace does not have it.
+                # The recording may have stopped before the server answered. The answer
+                # may arrive now, at the end of the input, but is not in the trace.
                 id = value_at(line.content, ["id"])
                 if not self._requests.is_unanswered(id):
                     self._receive(line, link)
@@ -393,11 +393,11 @@ class Replay:
             return
         numbers = self._unmatched.get(key)
         if numbers is None:
-            self._report_unexpected(key, line, "came, which the trace does not have")
+            self._report_unexpected(key, line, "arrived, but is not in the trace")
         elif not numbers:
-            self._report_unexpected(key, line, "came again")
+            self._report_unexpected(key, line, "arrived again")
         elif key.what.startswith(ANSWER) and self._is_early(numbers):
-            why = "came before it was asked for, or again"
+            why = "arrived before its request, or again"
             self._report_unexpected(key, line, why)
         else:
             self._match(numbers.popleft(), key, line)
@@ -410,14 +410,16 @@ class Replay:
         is_too_soon = self._is_end_too_soon(key.stream, numbers)
         if numbers:
             self._match(numbers.popleft(), key, line)
-        self._give_up(self._plan.end, f"never came: {link.end_reason}", key.stream)
-        # If the end already led to other findings, those are enough.
+        self._report_missing(
+            self._plan.end, f"never arrived: {link.end_reason}", key.stream
+        )
+        # Other findings about the end are enough.
         if is_too_soon and len(self.findings) == findings:
-            what = f"{link.end_reason}, before the client did"
+            what = f"{link.end_reason} before the client did"
             self.findings.append(Finding(position, what))
 
     def _is_end_too_soon(self, stream: int | UnsetType, numbers: deque[int]) -> bool:
-        """Return whether a stream must not end yet.
+        """Return whether it is too soon for a stream to end.
 
         `numbers` are the lines of the trace that end the stream.
         """
@@ -428,16 +430,16 @@ class Replay:
         return not numbers
 
     def _is_early(self, numbers: deque[int]) -> bool:
-        """Return whether the first of these lines comes after the next one to send."""
+        """Return whether the first of these lines is after the next one to send."""
         return len(numbers) > 0 and numbers[0] >= self._next_sent
 
-    def _give_up(
+    def _report_missing(
         self, before: int, why: str, stream: int | UnsetType | None = None
     ) -> None:
-        """Report awaited lines as missing, of one stream or (None) of all."""
+        """Report awaited lines as missing, on one stream or on all (None)."""
         for number, key in list(self._awaited.items()):
-            is_of_stream = stream is None or key.stream == stream
-            if number >= before or not is_of_stream:
+            is_on_stream = stream is None or key.stream == stream
+            if number >= before or not is_on_stream:
                 continue
             self.findings.append(Finding(number, f"{key.what} {why}"))
             del self._awaited[number]
@@ -463,11 +465,11 @@ class Replay:
         self._compare(number, line)
 
     def _check_order(self, number: int, key: LineKey) -> None:
-        """Check that a line comes after those before it that belong to its request."""
+        """Check that a line arrives after the previous ones of the same request."""
         for request in self._requests_of(number):
             latest = self._latest.get(request, 0)
             if latest > number:
-                what = f"{key.what} came behind line {latest}, of the same request"
+                what = f"{key.what} arrived after line {latest} of the same request"
                 self.findings.append(Finding(number, what))
             self._latest[request] = max(latest, number)
 
@@ -497,7 +499,7 @@ class Replay:
         chosen = self._server_ids.learn(recorded, received, self._requests)
         ignored = [message_rule(pointer) for pointer in expected.ignore]
         message = received.get("message")
-        if number in self._referred:
+        if number in self._referenced:
             self._messages[number] = message
         checks = [
             check._replace(rule=("message", *check.rule))
@@ -520,9 +522,9 @@ class Replay:
             self.findings.append(Finding(number, str(field), below))
 
     def _order_batch(self, recorded: JsonValue, received: JsonValue) -> None:
-        """Put the messages of a received batch into the order of the recorded one.
+        """Sort the messages of a received batch into the order of the recorded one.
 
-        The order of a batch has no meaning.
+        The order of messages in a batch has no meaning.
         """
         if not isinstance(recorded, list) or not isinstance(received, list):
             return
@@ -535,7 +537,7 @@ class Replay:
 
 
 def _without_data(lines: dict[int, Line]) -> dict[int, Line]:
-    """Return the lines that end something, without their data, which has been sent."""
+    """Return the lines that end a stream, without their data, which was sent before."""
     ends = {}
     for number, line in lines.items():
         if line.ends:
@@ -549,7 +551,7 @@ def _compared_fields(line: Line) -> Json:
     return {name: value for name, value in fields.items() if name in COMPARED}
 
 
-def _referred_lines(trace: Trace) -> set[int]:
+def _referenced_lines(trace: Trace) -> set[int]:
     """Return the numbers of the lines that patterns refer to."""
     numbers = set()
     for line in trace.lines:
@@ -562,7 +564,7 @@ def _referred_lines(trace: Trace) -> set[int]:
 def _renumbered(line: Line, numbers: dict[int, int]) -> Line:
     """Return a line whose patterns refer to lines by their new numbers.
 
-    A pattern that refers to a line that is gone is gone too.
+    Patterns that refer to removed lines are removed too.
     """
     if not line.match:
         return line

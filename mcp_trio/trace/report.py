@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 from .diagram import in_terminal, printable
 from .format import Trace, Transport
 from .replay import Finding, Replay
-from .suite import Result, remarks, seen_over, summary, told
+from .suite import Result, remarks, report_lines, seen_over, summary
 
 # The columns of the diagrams in a Markdown report.
 _WIDTH = 110
-# A report of a pull request is cut by its host if it is much longer.
-_MOST_FINDINGS = 50
+# The most findings in a Markdown report. Hosts truncate comments that are too long.
+_MAX_FINDINGS = 50
 
 
 # Markdown
@@ -33,10 +33,10 @@ def _markdown_of(result: Result) -> Iterator[str]:
     yield f"## {result.path}"
     yield ""
     findings = result.findings
-    for finding in findings[:_MOST_FINDINGS]:
+    for finding in findings[:_MAX_FINDINGS]:
         yield from _markdown_of_finding(result, finding)
-    if len(findings) > _MOST_FINDINGS:
-        yield f"And {len(findings) - _MOST_FINDINGS} more differences."
+    if len(findings) > _MAX_FINDINGS:
+        yield f"And {len(findings) - _MAX_FINDINGS} more differences."
         yield ""
     for note in [*result.problems, *remarks(result)]:
         yield from _fenced("text", note)
@@ -67,7 +67,7 @@ def _both_sides(replay: Replay) -> Iterator[str]:
     for title, trace in sides:
         yield f"<details><summary>{title}</summary>"
         yield ""
-        yield from _fenced("text", in_terminal(trace, _WIDTH, colour=False))
+        yield from _fenced("text", in_terminal(trace, _WIDTH, color=False))
         yield "</details>"
         yield ""
 
@@ -114,7 +114,7 @@ def _cases(result: Result) -> Iterator[ElementTree.Element]:
     for over, replays in by_transport.items():
         seconds = sum(replay.seconds for replay in replays)
         case = _case(result, over, seconds)
-        rows = list(told(Result(result.path, replays)))
+        rows = list(report_lines(Result(result.path, replays)))
         if rows:
             failure = ElementTree.SubElement(case, "failure", message=rows[0])
             failure.text = "\n".join(rows)

@@ -1,7 +1,7 @@
-"""Read HTTP, server-sent events and WebSocket messages from bytes that were passed on.
+"""Parse HTTP, server-sent events and WebSocket messages from forwarded bytes.
 
-The recorder passes bytes on first. A sniffer then looks at a copy of them and notes the
-messages for the trace, so nothing that happens here can disturb the conversation.
+The recorder forwards bytes first. A sniffer then parses a copy of them and writes the
+messages into the trace, so a problem here cannot disturb the conversation.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ _RECORDED_HEADERS = frozenset(
 )
 _EVENT_FIELDS = ("id", "event", "retry")
 _SWITCHING_PROTOCOLS = 101
-# httptools stops reading HTTP after any request with an Upgrade header, although a
-# server may ignore the header. Only upgrades to WebSocket are left for it to see.
+# httptools stops parsing HTTP after any request with an Upgrade header, although a
+# server may ignore the header. So headers for protocols other than WebSocket are
+# renamed.
 _OTHER_UPGRADE = re.compile(rb"\r\nupgrade:(?! *websocket)", re.IGNORECASE)
 
 
 class LineFields(TypedDict, total=False):
-    """The fields of a trace line that not every line has. See `format.Line`."""
+    """The optional fields of a trace line. See `format.Line`."""
 
     stream: int | UnsetType
     http: Http
@@ -57,7 +58,7 @@ class LineFields(TypedDict, total=False):
 
 
 class NoteLine(Protocol):
-    """A callback that takes a line for the trace."""
+    """A callback that is called with each line for the trace."""
 
     def __call__(
         self,
@@ -65,18 +66,18 @@ class NoteLine(Protocol):
         data: bytes | None = None,
         **fields: Unpack[LineFields],
     ) -> None:
-        """Take what a side has sent."""
+        """Write the line."""
 
 
 class NoteTransport(Protocol):
-    """A callback that takes the transport once it is known."""
+    """A callback that is called with the transport when it is known."""
 
     def __call__(self, *, transport: Transport) -> object:
-        """Take the transport."""
+        """Set the transport."""
 
 
 def say(problem: str) -> None:
-    """Print one line to stderr, if anybody still reads it."""
+    """Print one line to stderr, if it is still open."""
     with suppress(OSError, ValueError):
         print(f"record: {problem}", file=sys.stderr, flush=True)
 
@@ -89,7 +90,7 @@ def public(url: str) -> str:
 
 
 def _ignore(data: bytes) -> None:
-    """Drop bytes. A side whose bytes cannot be read goes on with this."""
+    """Drop bytes, of a side whose bytes cannot be parsed."""
 
 
 class SniffedExchange(Struct):
@@ -97,7 +98,7 @@ class SniffedExchange(Struct):
 
     stream: int
     method: str = ""
-    # The head of an upgrade request. It is noted only if the server does not upgrade.
+    # The head of an upgrade request. It is recorded if the server does not upgrade.
     held: Http | None = None
     # Whether one side ended before the response was complete.
     ended: bool = False
@@ -109,19 +110,19 @@ class SniffedConnection:
     Call `client` and `server` with each chunk that the side sends, and with an empty
     one at its end.
 
-    `note` and `know` are called as the methods of a `Recorder`. `own` is the authority
-    of our own URL. `numbers` gives a stream number for each request.
+    `note` and `update_header` are methods of a `Recorder`. `own` is the authority of
+    the recorder's own URL. `numbers` yields a stream number for each request.
     """
 
     def __init__(
         self,
         note: NoteLine,
-        know: NoteTransport,
+        update_header: NoteTransport,
         own: str,
         numbers: Iterator[int],
     ) -> None:
         self.note = note
-        self.know = know
+        self.update_header = update_header
         # The exchanges whose response is not complete.
         self.waiting: deque[SniffedExchange] = deque()
         port = own.rpartition(":")[2]
@@ -131,14 +132,14 @@ class SniffedConnection:
         self.client = _ClientSide(self)
         self.server = _ServerSide(self)
 
-    def ask(self, method: str = "") -> SniffedExchange:
-        """Begin an exchange with a request that the client has sent."""
+    def begin_exchange(self, method: str = "") -> SniffedExchange:
+        """Begin an exchange for a request that the client has sent."""
         exchange = SniffedExchange(next(self._numbers), method)
         self._last = exchange
         self.waiting.append(exchange)
         return exchange
 
-    def asked(self) -> SniffedExchange:
+    def current_exchange(self) -> SniffedExchange:
         """Return the exchange of the response that is being read.
 
         A response without a request belongs to the last exchange.
@@ -147,10 +148,10 @@ class SniffedConnection:
             return self.waiting[0]
         if self._last is not None:
             return self._last
-        return self.ask()
+        return self.begin_exchange()
 
     def recorded(self, headers: dict[str, str]) -> dict[str, str]:
-        """Return the headers to record, without our own host."""
+        """Return the headers to record, without the recorder's own host."""
         return {
             name: value
             for name, value in headers.items()
@@ -164,9 +165,9 @@ class SniffedConnection:
 
 
 class _Side(ABC):
-    """One side of a connection: it sends HTTP, then perhaps WebSocket frames.
+    """One side of a connection, which sends HTTP and then possibly WebSocket frames.
 
-    If its bytes cannot be read, it reports that once and ignores the rest.
+    If its bytes cannot be parsed, this is reported once and the rest is ignored.
     """
 
     sender: Sender
@@ -184,8 +185,8 @@ class _Side(ABC):
         self._headers: dict[str, str] = {}
         self._http = Http()
         self._body = bytearray()
-        # How many bytes of the body have arrived, and whether the connection was lost
-        # before the rest.
+        # The number of bytes of the body that have arrived, and whether the connection
+        # was lost before the end.
         self._received = 0
         self._is_cut = False
         self._parser = self._new_parser()
@@ -194,7 +195,7 @@ class _Side(ABC):
         self._read: Callable[[bytes], None] = self._read_http
 
     def __call__(self, data: bytes) -> None:
-        """Read a chunk, empty at the end. Never raise."""
+        """Parse a chunk, which is empty at the end. Never raises."""
         try:
             if data:
                 self._latest = data
@@ -204,8 +205,8 @@ class _Side(ABC):
                 self._end()
         except Exception as problem:
             say(
-                f"what the {self.sender} sent cannot be read, "
-                f"and passes unseen from here on: {problem}"
+                f"cannot parse what the {self.sender} sent, so the rest of this "
+                f"connection is forwarded but not recorded: {problem}"
             )
             self._read = _ignore
             self.reads_head = False
@@ -228,8 +229,8 @@ class _Side(ABC):
     def _end(self) -> None:
         """Note the end of this side, on each stream that is still open."""
         if self.reads_head:
-            raise ValueError("it ended within a head")
-        self._is_cut = self._lacks_rest()
+            raise ValueError("it ended in the middle of a head")
+        self._is_cut = self._is_incomplete()
         self.on_message_complete()
         for exchange in self._connection.waiting:
             self._connection.client.release(exchange)
@@ -237,8 +238,8 @@ class _Side(ABC):
                 self._note(exchange, ends=True)
             exchange.ended = True
 
-    def _lacks_rest(self) -> bool:
-        """Return whether the message that is being read announced more than came."""
+    def _is_incomplete(self) -> bool:
+        """Return whether a part of the current message has not arrived."""
         if self._exchange is None or self._frames is not None or self._exchange.ended:
             return False
         length = self._headers.get("content-length", "")
@@ -252,7 +253,7 @@ class _Side(ABC):
 
     @abstractmethod
     def _current_exchange(self) -> SniffedExchange:
-        """Return the exchange for bytes that cannot be read."""
+        """Return the exchange for bytes that cannot be parsed."""
 
     # HTTP
 
@@ -283,7 +284,7 @@ class _Side(ABC):
 
     @abstractmethod
     def _on_message(self, exchange: SniffedExchange) -> None:
-        """Note a request or response: all of it, or all that is left of it."""
+        """Record a request or response, or what was not recorded of it yet."""
 
     def on_message_begin(self) -> None:
         """Start a request or response."""
@@ -353,7 +354,7 @@ class _Side(ABC):
 
 
 class _ClientSide(_Side):
-    """The client's side: requests, then perhaps WebSocket frames."""
+    """The client's side: requests, and then possibly WebSocket frames."""
 
     sender = "client"
     is_client = True
@@ -365,7 +366,7 @@ class _ClientSide(_Side):
         self._held_back = bytearray()
 
     def release(self, exchange: SniffedExchange) -> None:
-        """Note an upgrade request that the server did not accept, and go on in HTTP."""
+        """Record an upgrade request that the server did not accept. HTTP continues."""
         if exchange.held is None:
             return
         head = exchange.held
@@ -375,7 +376,7 @@ class _ClientSide(_Side):
         self._read_held_back()
 
     def start_frames(self, exchange: SniffedExchange, extensions: str) -> None:
-        """Read the next bytes as WebSocket frames, and first those held back."""
+        """Read the next bytes as WebSocket frames, beginning with those held back."""
         super().start_frames(exchange, extensions)
         self._read_held_back()
 
@@ -392,7 +393,7 @@ class _ClientSide(_Side):
         return httptools.HttpRequestParser(self)
 
     def _current_exchange(self) -> SniffedExchange:
-        return self._connection.ask()
+        return self._connection.begin_exchange()
 
     def _on_upgrade(self, rest: bytes) -> None:
         self._read = self._hold_back
@@ -410,7 +411,7 @@ class _ClientSide(_Side):
     def _on_head(self) -> None:
         method = self._parser.get_method().decode()
         headers = self._connection.recorded(self._headers)
-        self._exchange = self._connection.ask(method)
+        self._exchange = self._connection.begin_exchange(method)
         self._http = Http(method, self._path, headers=headers)
 
     def _on_message(self, exchange: SniffedExchange) -> None:
@@ -421,7 +422,7 @@ class _ClientSide(_Side):
 
 
 class _ServerSide(_Side):
-    """The server's side: responses, some of them event streams, then perhaps frames."""
+    """The server's side: responses and event streams, and then possibly frames."""
 
     sender = "server"
     is_client = False
@@ -435,7 +436,7 @@ class _ServerSide(_Side):
         return httptools.HttpResponseParser(self)
 
     def _current_exchange(self) -> SniffedExchange:
-        return self._connection.asked()
+        return self._connection.current_exchange()
 
     def _on_upgrade(self, rest: bytes) -> None:
         self._read(rest)
@@ -454,8 +455,8 @@ class _ServerSide(_Side):
 
     def _switch_to_frames(self) -> None:
         """Read the next bytes of both sides as WebSocket frames."""
-        self._connection.know(transport="ws")
-        exchange = self._connection.asked()
+        self._connection.update_header(transport="ws")
+        exchange = self._connection.current_exchange()
         extensions = self._headers.get("sec-websocket-extensions", "")
         self.start_frames(exchange, extensions)
         exchange.held = None
@@ -464,7 +465,7 @@ class _ServerSide(_Side):
     def _start_response(self, status: int) -> None:
         """Handle the head of a final response."""
         headers = self._connection.recorded(self._headers)
-        self._exchange = self._connection.asked()
+        self._exchange = self._connection.current_exchange()
         self._connection.client.release(self._exchange)
         self._http = Http(status=status, headers=headers)
         if headers.get("content-type", "").startswith("text/event-stream"):
@@ -488,14 +489,14 @@ class _ServerSide(_Side):
             message = "\n".join(data).encode() if data else None
             self._note(self._exchange, message, event=event)
         if event.get("event") == "endpoint":
-            self._connection.know(transport="sse")
+            self._connection.update_header(transport="sse")
 
     def _on_message(self, exchange: SniffedExchange) -> None:
         if self._events is None:
             data = bytes(self._body) or None
             self._note(exchange, data, http=self._http, cut=self._is_cut)
         elif not exchange.ended:
-            # The connection may end within an event.
+            # The connection may end in the middle of an event.
             self.on_body(b"\n\n")
             self._note(exchange, ends=True, cut=self._is_cut)
         if exchange in self._connection.waiting:

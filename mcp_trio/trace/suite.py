@@ -17,13 +17,13 @@ from .compare import Difference, json_text, write_pointer
 from .diagram import paint, printable
 from .format import FIRST_LINE, Line, Pattern, Trace, Transport, read
 from .patterns import describe_pattern, infer, repeated_later
-from .replay import LINE_BY_LINE, TIMEOUT, Finding, Replay, holds_on, ways
+from .replay import LINE_BY_LINE, TIMEOUT, Finding, Replay, transports_of, ways
 from .targets import NO_CREDENTIALS, Credentials, Target, reachable
 
-# The number of replays that run at a time.
+# The number of concurrent replays.
 AT_ONCE = 8
-# A shorter text that the client repeats may do so by chance.
-_SHORTEST_REPEATED = 6
+# The client may repeat shorter texts by chance.
+_MIN_REPEATED = 6
 # ANSI codes of text attributes.
 BOLD = 1
 RED = 31
@@ -35,7 +35,7 @@ class Result(Struct):
 
     path: Path
     replays: list[Replay] = []
-    # Why the trace, or a replay of it, could not be run.
+    # The reasons why the trace, or a replay of it, could not be run.
     problems: list[str] = []
 
     @property
@@ -75,7 +75,7 @@ def files(places: Iterable[Path]) -> list[Path]:
 
 
 def tools_called(paths: Iterable[Path]) -> dict[str, int]:
-    """Return how often the traces call each tool. A trace that is bad calls none."""
+    """Return how often the traces call each tool. Invalid traces are ignored."""
     calls: Counter[str] = Counter()
     for path in paths:
         try:
@@ -93,8 +93,8 @@ def tools_called(paths: Iterable[Path]) -> dict[str, int]:
 def server_of(trace: Trace) -> str:
     """Return the target that a trace names, if it is safe to use. Raises UsageError.
 
-    A file or a module is. A command or a URL is not: a trace that came from elsewhere
-    should not choose which program runs.
+    Files and modules are safe. Commands and URLs are not: a trace from somewhere else
+    should not choose which program is run.
     """
     server = trace.header.server
     if _is_file_or_module(server):
@@ -117,7 +117,7 @@ def _is_file_or_module(server: str) -> bool:
 
 
 def _no_progress(done: int, total: int) -> None:
-    """Ignore how far the replays are."""
+    """Ignore the progress."""
 
 
 async def replay_all(
@@ -131,13 +131,13 @@ async def replay_all(
     credentials: Credentials = NO_CREDENTIALS,
     at_once: int = AT_ONCE,
 ) -> list[Result]:
-    """Replay each trace over each transport that it and its target have.
+    """Replay each trace over each transport that the trace and the target support.
 
-    With no target, each trace is replayed against the server that it names. `over`
+    Without a target, each trace is replayed against the server that it names. `over`
     limits the transports. `progress` is called after each replay, with the number of
-    replays done and the number of all. `settle` is how many seconds to wait after the
-    last line for messages that the trace does not have. `credentials` is for a URL.
-    `at_once` is how many replays run at a time.
+    finished replays and the total. `settle` is the number of seconds to wait after the
+    last line for messages that are not in the trace. `credentials` is for a URL.
+    `at_once` is the number of concurrent replays.
     """
     results = []
     jobs: list[_Job] = []
@@ -147,7 +147,7 @@ async def replay_all(
         try:
             trace = read(path)
             place = server_of(trace) if target is None else target
-            _check_that_client_speaks(trace)
+            _check_client_lines(trace)
         except UsageError as problem:
             result.problems.append(str(problem))
             continue
@@ -160,7 +160,8 @@ async def replay_all(
     return results
 
 
-def _check_that_client_speaks(trace: Trace) -> None:
+def _check_client_lines(trace: Trace) -> None:
+    """Raise UsageError if the client sends nothing in a trace."""
     if not any(line.sender == "client" for line in trace.lines):
         raise UsageError(f"{trace.path}: nothing to replay: the client sends nothing")
 
@@ -170,7 +171,7 @@ def _transports(
 ) -> list[Transport]:
     """Return the transports to replay a trace over, limited to `over` if given."""
     transports = []
-    for transport in holds_on(trace):
+    for transport in transports_of(trace):
         is_chosen = not over or transport in over
         if is_chosen and transport in reachable(target):
             transports.append(transport)
@@ -180,7 +181,7 @@ def _transports(
 async def _run(
     jobs: Sequence[_Job], progress: Callable[[int, int], None], at_once: int
 ) -> None:
-    """Run all replays, a few at a time."""
+    """Run all replays, at most `at_once` of them concurrently."""
     waiting = iter(jobs)
     done = 0
 
@@ -203,11 +204,11 @@ async def _run_one(job: _Job) -> None:
     except Exception as error:
         result.replays.remove(replay)
         result.problems.append(
-            f"{result.path}: could not be replayed over {replay.over}: {_why(error)}"
+            f"{result.path}: could not be replayed over {replay.over}: {_reason(error)}"
         )
 
 
-def _why(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, UsageError | OSError):
@@ -219,7 +220,7 @@ def _why(error: BaseException) -> str:
 
 
 def remarks(result: Result) -> list[str]:
-    """Return what the replays of a trace could not repeat, in words."""
+    """Return the notes of a trace's replays, without duplicates."""
     found = []
     for replay in result.replays:
         found += [
@@ -229,40 +230,40 @@ def remarks(result: Result) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def told(result: Result, *, colour: bool = False) -> Iterator[str]:
-    """Yield the lines of a report: each finding, then what could not be run."""
+def report_lines(result: Result, *, color: bool = False) -> Iterator[str]:
+    """Yield the lines of a report: the findings, and then the problems."""
     for finding in result.findings:
-        yield from _report(result, finding, colour=colour)
+        yield from _report(result, finding, color=color)
     for problem in dict.fromkeys(result.problems):
         yield printable(problem)
 
 
-def _report(result: Result, finding: Finding, *, colour: bool) -> Iterator[str]:
-    """Yield the lines about one finding, with the transports that have it."""
+def _report(result: Result, finding: Finding, *, color: bool) -> Iterator[str]:
+    """Yield the lines about one finding, with the transports on which it occurred."""
     place = f"{result.path}:{finding.line}:"
     seen = seen_over(result, finding)
     difference = finding.difference
     if difference is None:
-        place = paint(place, BOLD, colour=colour)
+        place = paint(place, BOLD, color=color)
         yield f"{place} {printable(finding.what)} ({seen})"
         return
     path = difference.path
     if finding.what != "message":
         path = finding.what + path.removeprefix("$")
-    words = [paint(f"{place} {printable(path)}", BOLD, colour=colour)]
+    words = [paint(f"{place} {printable(path)}", BOLD, color=color)]
     if difference.kind:
         words.append(difference.kind)
     words.append(f"({seen})")
     yield " ".join(words)
     old, new = difference.values()
-    yield "    " + paint(f"- {printable(old)}", RED, colour=colour)
-    yield "    " + paint(f"+ {printable(new)}", GREEN, colour=colour)
+    yield "    " + paint(f"- {printable(old)}", RED, color=color)
+    yield "    " + paint(f"+ {printable(new)}", GREEN, color=color)
 
 
 def seen_over(result: Result, finding: Finding) -> str:
-    """Name the transports that have a finding.
+    """Return the transports on which a finding occurred.
 
-    Name also the ways of sending, if not all of a transport's have it.
+    The ways of sending are included if it did not occur with all of them.
     """
     replays = [replay for replay in result.replays if finding in replay.findings]
     ways_by_transport: dict[Transport, list[str]] = {}
@@ -298,7 +299,7 @@ def summary(results: Sequence[Result]) -> str:
     if failed:
         parts.append(f"{count(failed, 'trace')} could not be run")
     if left_out:
-        parts.append(f"{count(left_out, 'trace')} left out, of other transports")
+        parts.append(f"{count(left_out, 'trace')} skipped because of their transports")
     return ", ".join(parts)
 
 
@@ -318,9 +319,9 @@ def accept_all(finding: Finding) -> bool:
 
 
 def update(result: Result, accepts: Callable[[Finding], bool] = accept_all) -> bool:
-    """Rewrite a trace with the lines received; return whether that was necessary.
+    """Rewrite a trace with the received lines. Returns whether that was necessary.
 
-    Findings that `accepts` returns False for leave the trace as it is.
+    Findings for which `accepts` returns False do not change the trace.
     """
     replay = update_source(result)
     if replay is None:
@@ -354,27 +355,27 @@ def _can_update(replay: Replay) -> bool:
 
 
 class Volatile(NamedTuple):
-    """A value that differs from run to run, and what a trace says of it from now on."""
+    """A value that differs from run to run, and its new pattern in the trace."""
 
     line: int
     difference: Difference
-    # None: the value is ignored.
+    # None if the value is ignored.
     pattern: Pattern | None
 
     @property
     def pointer(self) -> str:
-        """The JSON Pointer that the trace has for it."""
+        """The JSON Pointer of the value in the trace."""
         if self.pattern is None:
             return self.difference.pointer
         return write_pointer(self.difference.location)
 
     def __str__(self) -> str:
         if self.pattern is None:
-            return f"{self.pointer}: ignored, as it is not there in every run"
+            return f"{self.pointer}: ignored from now on, as it is not in every run"
         return f"{self.pointer}: expected from now on: {describe_pattern(self.pattern)}"
 
 
-# Announcements, which a client only hears if its stream is open by then.
+# Announcements, which a client only receives if its stream is already open.
 _ANNOUNCEMENTS = (
     "notifications/tools/list_changed",
     "notifications/prompts/list_changed",
@@ -383,7 +384,7 @@ _ANNOUNCEMENTS = (
 
 
 def make_optional(first: Result, second: Result) -> list[str]:
-    """Make announcements optional if they came or not by chance; return their methods.
+    """Make announcements optional that do not always arrive. Returns their methods.
 
     Both results are of the same trace.
     """
@@ -402,10 +403,10 @@ def make_optional(first: Result, second: Result) -> list[str]:
 
 
 def stabilise(first: Result, second: Result) -> list[Volatile]:
-    """Let a trace expect patterns where two results differ; return the places.
+    """Add patterns to a trace for values that differ in two results of it.
 
-    Both results are of the same trace. Where no pattern fits, the value is ignored.
-    Where the client repeats such a value, it sends the value of the run from now on.
+    Returns the values. If there is no suitable pattern, the value is ignored. If the
+    client repeats such a value, later replays send the value of their own run.
     """
     replays = [*first.replays, *second.replays]
     found = []
@@ -420,9 +421,9 @@ def stabilise(first: Result, second: Result) -> list[Volatile]:
 
 
 def _volatile(seen: Sequence[Finding], replays: int) -> Volatile | None:
-    """Return the volatile value at the place of these findings.
+    """Return the volatile value at the location of these findings.
 
-    Return None if all replays have the same difference there: that is a stable one.
+    Returns None if all replays have the same difference there, which is not volatile.
     """
     differences = [finding.difference for finding in seen if finding.difference]
     values = {json_text(difference.new) for difference in differences}
@@ -445,7 +446,7 @@ def _stable_lines(trace: Trace, found: Iterable[Volatile]) -> list[Line]:
             continue
         lines[number] = _with_patterns(line, {volatile.pointer: volatile.pattern})
         old = volatile.difference.old
-        if not isinstance(old, str) or len(old) < _SHORTEST_REPEATED:
+        if not isinstance(old, str) or len(old) < _MIN_REPEATED:
             continue
         for later, patterns in repeated_later(
             lines, number, volatile.pointer, old
@@ -459,7 +460,7 @@ def _with_patterns(line: Line, patterns: dict[str, Pattern]) -> Line:
 
 
 def _differences_by_place(replays: Iterable[Replay]) -> list[list[Finding]]:
-    """Return the findings within messages, those at the same place together."""
+    """Return the findings in messages, grouped by location."""
     places: dict[tuple[int, str], list[Finding]] = {}
     for replay in replays:
         for finding in replay.findings:
@@ -473,7 +474,7 @@ def _differences_by_place(replays: Iterable[Replay]) -> list[list[Finding]]:
 
 
 def write(path: Path, trace: Trace) -> None:
-    """Replace a file with a trace. If that fails, the file is left as it is."""
+    """Replace a file with a trace, or leave it unchanged if that fails."""
     # Replace the file that a symbolic link leads to, not the link.
     path = path.resolve()
     temporary = path.with_name(f".{path.name}.new")

@@ -1,8 +1,8 @@
-"""Targets: what a trace can be replayed against, and how to reach each of them.
+"""Targets: the servers that a trace can be replayed against.
 
 A target is a server object, a SPEC that a server is loaded from, the command of a
-server, or a URL. A server object or SPEC is served by this process: on pipes for
-stdio, and on a port of its own for the other transports.
+server, or a URL. This process serves server objects and SPECs: on pipes for stdio, and
+on a free port for the other transports.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ OpenWire = Callable[[], AbstractAsyncContextManager[ClientWire | LineWire]]
 Stream = int | UnsetType
 # A SPEC or a URL; a command; a server object.
 Target = str | list[str] | Server
-# A line is written byte by byte up to this many bytes, and in as many pieces above.
+# Lines up to this size are written byte by byte, and longer ones in this many pieces.
 LONG = 4096
 # Seconds that a server has to open a conversation.
-TO_OPEN = 10.0
+OPEN_TIMEOUT = 10.0
 
 
 class Credentials(NamedTuple):
@@ -75,7 +75,7 @@ class Credentials(NamedTuple):
         scheme, _, token = fields.pop("authorization", "").partition(" ")
         if fields or (scheme and scheme.lower() != "bearer"):
             raise UsageError(
-                f"--header: over {over}, a replay of messages can send no header but "
+                f"--header: over {over}, a replay of messages can only send the header "
                 "Authorization: Bearer; use --token, or a trace recorded over http"
             )
         return token
@@ -87,7 +87,7 @@ NO_CREDENTIALS = Credentials()
 class Link:
     """A replay's connection to its target.
 
-    Everything that the server sends is put into `received`, as lines of a trace.
+    `received` has everything that the server sends, as lines of a trace.
     """
 
     end_reason = "the server has ended the conversation"
@@ -96,9 +96,9 @@ class Link:
         self._nursery = nursery
         self._put, self.received = trio.open_memory_channel[Line](math.inf)
         self._start = trio.current_time()
-        # What the replay should say about the run, without being a difference.
+        # Notes on the run that are not differences.
         self.remarks: list[str] = []
-        # By stream: what ends it from this side.
+        # The functions that end each stream from this side.
         self._ends: dict[Stream, Callable[[], None]] = {}
 
     async def send(self, line: Line) -> None:
@@ -106,7 +106,7 @@ class Link:
         raise NotImplementedError
 
     async def end_input(self) -> None:
-        """End every stream, to show the server that nothing more will be sent."""
+        """End every stream, because nothing more will be sent."""
         for end in self._ends.values():
             end()
 
@@ -151,11 +151,12 @@ class MessageLink(Link):
     async def open(self, stream: Stream = UNSET) -> None:
         """Open the wire of a stream. Raises UsageError."""
         try:
-            with trio.fail_after(TO_OPEN):
+            with trio.fail_after(OPEN_TIMEOUT):
                 await self._nursery.start(self._read, stream)
         except trio.TooSlowError:
             raise UsageError(
-                f"connected, but the server opened no conversation within {TO_OPEN:g} s"
+                "connected, but the server did not open a conversation within "
+                f"{OPEN_TIMEOUT:g} s"
             ) from None
 
     async def send(self, line: Line) -> None:
@@ -174,7 +175,7 @@ class MessageLink(Link):
     async def _read(
         self, stream: Stream, *, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Open a wire and note its messages, until one side ends it."""
+        """Open a wire and receive its messages, until one side ends it."""
         with trio.CancelScope() as scope:
             async with self._open_wire() as wire:
                 self._wires[stream] = wire
@@ -209,9 +210,9 @@ def _write_in_pieces(wire: LineWire, message: bytes) -> None:
 
 
 class HttpLink(Link):
-    """A link that repeats recorded HTTP requests, each on a connection of its own.
+    """A link that repeats recorded HTTP requests, each on a separate connection.
 
-    The responses are read by the code that records them.
+    The responses are parsed by the same code that records them.
     """
 
     def __init__(
@@ -234,7 +235,7 @@ class HttpLink(Link):
     async def _exchange(
         self, line: Line, *, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Send a request and note its response, until one side ends it."""
+        """Send a request and receive its response, until one side ends it."""
         stream = await self._connections.connect()
         tap = self._tap(line)
         # A server may answer without reading all of the request.
@@ -253,18 +254,18 @@ class HttpLink(Link):
         await trio.aclose_forcefully(stream)
 
     def _tap(self, line: Line) -> SniffedConnection:
-        """Return the recorder's reader for the response to a request."""
+        """Return the sniffer that parses the response to a request."""
 
-        def know(**facts: object) -> None:
-            """Ignore facts that a recorder would write into the header of its trace."""
+        def update_header(**fields: object) -> None:
+            """Ignore updates of the header, which only a recorder writes."""
 
         tap = SniffedConnection(
             self.note,
-            know,
+            update_header,
             self._connections.authority.decode(),
             cast(Iterator[int], iter([line.stream])),
         )
-        tap.ask(line.http.method if line.http else "")
+        tap.begin_exchange(line.http.method if line.http else "")
         return tap
 
     def _request(self, line: Line) -> bytes:
@@ -278,8 +279,8 @@ class HttpLink(Link):
             path = self._path
         elif re.search(r"=(&|$)", path.partition("?")[2]):
             self._remark_once(
-                f"the values in the query of {path} are not in the trace: they were "
-                "sent empty; record with --keep-query to have them"
+                f"the trace does not contain the query values of {path}, so they were "
+                "sent empty; to keep them, record with --keep-query"
             )
         headers = {"host": self._connections.authority.decode()}
         for name, value in line.http.headers.items():
@@ -300,9 +301,9 @@ class HttpLink(Link):
 
 
 def _endpoint_of(trace: Trace) -> str:
-    """Return the path of the target in a trace, if any.
+    """Return the path of the endpoint in a trace, if any.
 
-    That is the path of most POST requests, or on HTTP+SSE of most GET requests.
+    It is the path of most POST requests, or on HTTP+SSE of most GET requests.
     """
     method = "GET" if trace.header.transport == "sse" else "POST"
     requests = [line.http for line in trace.lines if isinstance(line.http, Http)]
@@ -315,7 +316,7 @@ def _endpoint_of(trace: Trace) -> str:
 
 
 def reachable(target: Target) -> tuple[Transport, ...]:
-    """Return the transports that lead to a target."""
+    """Return the transports that a target supports."""
     if isinstance(target, list):
         return ("stdio",)
     if isinstance(target, Server) or not is_url(target):
@@ -354,16 +355,16 @@ async def open_link(
 
 @asynccontextmanager
 async def _served(target: Target, over: Transport) -> AsyncIterator[Target]:
-    """Give a server that is in this process a URL, if the transport needs one."""
+    """Serve a target in this process at a URL, if the transport needs one."""
     if over == "stdio" or isinstance(target, list) or is_url(target):
         yield target
         return
-    async with on_a_port(target, over) as url:
+    async with serve_on_free_port(target, over) as url:
         yield url
 
 
 async def _check_that_it_listens(url: str) -> None:
-    """Connect once: not every wire raises an error if it cannot. Raises OSError."""
+    """Connect once, as not every wire reports a failure to. Raises OSError."""
     stream = await Connections(url).connect()
     await trio.aclose_forcefully(stream)
 
@@ -390,7 +391,7 @@ def _opener(
 async def _open_command(
     command: list[str], remarks: list[str]
 ) -> AsyncIterator[LineWire]:
-    """Start a command and open a wire to it; at the end kill all that it started.
+    """Start a command and open a wire to it. At the end, kill it and its children.
 
     Raises OSError.
     """
@@ -399,7 +400,7 @@ async def _open_command(
             yield wire
         return
     try:
-        # In a process group of its own, the command can be killed with its children.
+        # In a separate process group, the command can be killed with its children.
         process = await trio.lowlevel.open_process(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
         )
@@ -427,10 +428,7 @@ async def _open_command(
 
 
 def fresh(target: str | Server) -> Server:
-    """Return the server that a SPEC names, loaded again.
-
-    Each replay gets a new one, so that no state is left from another replay.
-    """
+    """Load the server of a SPEC again, so that replays do not share state."""
     if isinstance(target, Server):
         return target
     for name in (target, target.rpartition(":")[0]):
@@ -443,14 +441,14 @@ def fresh(target: str | Server) -> Server:
 
 @asynccontextmanager
 async def _in_process(target: str | Server) -> AsyncIterator[LineWire]:
-    """Serve a server on pipes, as if it were a process of its own.
+    """Serve a server on pipes, as if it ran in another process.
 
-    Raises UsageError on Windows, which has no pipes that can be waited for.
+    Raises UsageError on Windows, where trio cannot wait for pipes.
     """
     if sys.platform == "win32":
         raise UsageError(
-            "on Windows, a server that is loaded here cannot be replayed over stdio; "
-            "give a command: -- python -m mcp_trio run SPEC"
+            "on Windows, a SPEC cannot be replayed over stdio; give a command instead: "
+            "-- python -m mcp_trio run SPEC"
         )
     server = fresh(target)
     server_input, client_output = os.pipe()
@@ -472,7 +470,7 @@ async def _in_process(target: str | Server) -> AsyncIterator[LineWire]:
 
 
 @asynccontextmanager
-async def on_a_port(
+async def serve_on_free_port(
     target: str | Server, over: Transport = "http"
 ) -> AsyncIterator[str]:
     """Serve a server on a free port, and yield the URL for a transport."""

@@ -1,4 +1,4 @@
-"""The transports: stdio, HTTP, WebSocket and memory. None knows another.
+"""The transports: stdio, HTTP, WebSocket and memory. They do not import each other.
 
-`mcp_trio/serve.py` starts them, and stops them in order.
+`mcp_trio/serve.py` starts and stops them.
 """

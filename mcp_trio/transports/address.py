@@ -1,4 +1,4 @@
-"""Addresses to listen on, as users write them."""
+"""Parse the addresses that users give, and listen on them."""
 
 import re
 import socket
@@ -10,7 +10,7 @@ _HOST = r"\[[^\[\]\s]*\]|[^\[\]\s/@]*"
 
 
 def parse_address(text: str | int) -> tuple[str, int]:
-    """Parse `[HOST:]PORT`. Without a host, it is the loopback address.
+    """Parse `[HOST:]PORT`. The host defaults to 127.0.0.1.
 
     Raises ValueError.
     """
@@ -26,7 +26,7 @@ def parse_address(text: str | int) -> tuple[str, int]:
 
 
 async def bind(host: str, port: int) -> list[socket.socket]:
-    """Return sockets that listen on every address of a host."""
+    """Listen on every address of a host. Returns the sockets."""
     return [
         socket.socket(fileno=listener.socket.detach())
         for listener in await trio.open_tcp_listeners(port, host=host)

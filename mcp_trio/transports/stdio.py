@@ -1,6 +1,6 @@
 """One client on standard input and output.
 
-They are read and written in the loop, without threads where the system allows it.
+The event loop reads and writes them, without threads where the system allows it.
 """
 
 import os
@@ -14,31 +14,35 @@ import trio
 
 from ..protocol.framing import LineDecoder
 from . import pipe_size
-from .awake import AwakeWait
+from .busy_wait import BusyWait
 from .send_queue import SendQueue
 
 _CHUNK = 256 * 1024
-# Reads without waiting, which costs more than a read. Then other tasks get their turn.
+# Reads without a wait in between, which costs more than a read. After that, other tasks
+# get their turn.
 _READS_AT_ONCE = 8
-# Seconds between two looks at whether anybody still reads, after the end of the input.
-_GLANCE = 0.05
-# Seconds until another attempt to read, if there was no memory for it.
-_PAUSE = 0.05
-# The loop cannot wait for pipes there.
-_WITH_THREADS = sys.platform == "win32"
+# After the end of the input: seconds between checks whether the output is still read.
+_HANG_UP_INTERVAL = 0.05
+# Seconds before another attempt to read when there was not enough memory.
+_RETRY_DELAY = 0.05
+# The event loop cannot wait for pipes on Windows.
+_NEEDS_THREADS = sys.platform == "win32"
 
 
 @contextmanager
 def claim() -> Iterator[tuple[int, int]]:
     """Reserve standard input and output for messages.
 
-    Yields private descriptors for reading and for writing. Until this is left, fd 0 is
+    Yields private descriptors for reading and for writing. Inside the block, fd 0 is
     empty and fd 1 is stderr, so no print, `os.write(1, ...)` or child process can write
     between the messages.
     """
     if sys.__stdin__ is None or sys.__stdout__ is None:
-        # Closed at the start, so other files may have these numbers now.
-        raise OSError("standard input and output must be open to be served on")
+        # They were closed at the start, so other files may have these numbers now.
+        raise OSError(
+            "stdio: expected standard input and output to be open, got closed ones; "
+            "start the process with both, or serve HTTP"
+        )
     stdout = sys.stdout
     null = os.open(os.devnull, os.O_RDWR)
     # Unlike fd 0 and 1, the copies are not inherited by child processes.
@@ -71,13 +75,13 @@ def _set_blocking(fd: int, blocking: bool) -> None:
 
 
 class Pipe:
-    """A pipe, a socket or a terminal that the loop waits for; or a file.
+    """A pipe, a socket or a terminal that the event loop waits for; or a file.
 
-    epoll refuses files, but reading one does not block for long.
+    epoll does not support files, but reading a file does not block for long.
 
     Whether a descriptor blocks is a property of the open file, which other processes
-    may share, so it is restored in the end. A terminal, which is shared with the shell
-    and with stderr, is left as it is: once it is ready, its only reader need not wait.
+    may share, so `restore` sets it back. A terminal, which is shared with the shell and
+    with stderr, is not changed: a read from it does not block once it is readable.
     """
 
     def __init__(self, fd: int) -> None:
@@ -90,20 +94,20 @@ class Pipe:
         self._was_blocking = _get_blocking(fd)
         self._most_at_once = 0 if is_terminal else _READS_AT_ONCE
         self._at_once = 0  # reads that are still allowed before the next wait
-        self._awake = AwakeWait()
+        self._busy_wait = BusyWait()
         self._is_stopped = False
         _set_blocking(fd, self._was_blocking and is_terminal)
 
     async def read(self, *, answered: bool) -> bytes:
-        """Wait for input and return it; nothing at the end.
+        """Wait for input and return it, or empty bytes at the end.
 
-        A client that has its answers may be waited for awake, for a moment.
+        If the client has been answered, this may poll for a moment before it sleeps.
         """
-        self._awake.begin()
+        self._busy_wait.begin()
         while not self._is_stopped:
             self._at_once -= 1
             if self._at_once < 0:
-                if answered and self._awake.goes_on():
+                if answered and self._busy_wait.should_poll():
                     await trio.lowlevel.checkpoint()
                 else:
                     self._at_once = self._most_at_once
@@ -114,7 +118,7 @@ class Pipe:
                 self._at_once = 0
             else:
                 if self._most_at_once:
-                    self._awake.end()
+                    self._busy_wait.end()
                 if self._may_be_too_small and len(chunk) >= pipe_size.DEFAULT:
                     self._enlarge()
                 return chunk
@@ -127,7 +131,7 @@ class Pipe:
             await trio.lowlevel.checkpoint()
 
     def try_write(self, block: memoryview) -> int:
-        """Write what can be written at once. Returns how much that was."""
+        """Write what can be written without waiting. Returns the number of bytes."""
         try:
             written = os.write(self.fd, block)
         except BlockingIOError:
@@ -137,39 +141,39 @@ class Pipe:
         return written
 
     async def write(self, block: memoryview) -> int:
-        """Wait until more can be written at once. Returns 0: nothing was written."""
+        """Wait until more can be written. Returns 0, because nothing was written."""
         if self._can_wait:
             await trio.lowlevel.wait_writable(self.fd)
         return 0
 
     def _enlarge(self) -> None:
-        """Make a pipe larger that was full. Once is enough."""
+        """Make a pipe larger, the first time that it is full."""
         self._may_be_too_small = False
         pipe_size.enlarge(self.fd)
 
     def is_hung_up(self) -> bool:
-        """Return whether it is certain that nobody reads this output."""
+        """Return whether it is certain that this output has no reader any more."""
         if sys.platform == "win32":
             return False
         poll = select.poll()
-        # Errors and hang-ups are reported without being asked for.
+        # Errors and hang-ups are always reported.
         poll.register(self.fd, 0)
         return bool(poll.poll(0))
 
     def stop(self) -> None:
-        """Make a `read` that waits return or raise, asleep or awake."""
+        """Make a waiting `read` return or raise."""
         self._is_stopped = True
         trio.lowlevel.notify_closing(self.fd)
 
     def restore(self) -> None:
-        """Leave the descriptor as it was."""
+        """Reset the descriptor to its original mode."""
         _set_blocking(self.fd, self._was_blocking)
 
 
 class ThreadedPipe:
-    """A descriptor that the loop cannot wait for.
+    """A descriptor that the event loop cannot wait for.
 
-    A thread waits instead, and is abandoned if need be.
+    A thread waits for it instead, and is abandoned on cancellation.
     """
 
     def __init__(self, fd: int) -> None:
@@ -178,7 +182,7 @@ class ThreadedPipe:
         self._reading = trio.CancelScope()
 
     async def read(self, *, answered: bool) -> bytes:
-        """Wait for input and return it; nothing at the end."""
+        """Wait for input and return it, or empty bytes at the end."""
         with trio.CancelScope() as self._reading:
             return await trio.to_thread.run_sync(
                 os.read, self.fd, _CHUNK, abandon_on_cancel=True, limiter=self._limiter
@@ -186,21 +190,21 @@ class ThreadedPipe:
         return b""
 
     def try_write(self, block: memoryview) -> int:
-        """Write nothing, as it might block."""
+        """Write nothing, because a write might block."""
         return 0
 
     async def write(self, block: memoryview) -> int:
-        """Write, and return how much was written."""
+        """Write, and return the number of bytes written."""
         return await trio.to_thread.run_sync(
             os.write, self.fd, block, abandon_on_cancel=True, limiter=self._limiter
         )
 
     def is_hung_up(self) -> bool:
-        """Return False: this cannot be seen here."""
+        """Return False, because this cannot be detected here."""
         return False
 
     def stop(self) -> None:
-        """Make a `read` that waits return."""
+        """Make a waiting `read` return."""
         self._reading.cancel()
 
     def restore(self) -> None:
@@ -210,8 +214,8 @@ class ThreadedPipe:
 class StdioWire(SendQueue):
     """Messages, one per line, over two descriptors.
 
-    `run` must be running in a nursery, which `open_wire` takes care of. If the client
-    is gone, for reading or for writing, the input ends and messages are dropped.
+    `run` must be running in a nursery; `open_wire` does that. If the client closes
+    either side, the input ends and messages are dropped.
     """
 
     def __init__(self, source: Pipe | ThreadedPipe, sink: Pipe | ThreadedPipe) -> None:
@@ -219,30 +223,31 @@ class StdioWire(SendQueue):
         self._source = source
         self._sink = sink
         self._lines = LineDecoder()
-        self.input_over = trio.Event()
+        self.input_ended = trio.Event()
         self._answered = False  # whether the last turn had replies
-        # From when `receive` returns to the next flush, the writer need not be woken.
+        # Set from when `receive` returns until the next flush. Until then, the writer
+        # need not be woken.
         self._in_turn = False
 
     async def receive(self) -> list[bytes | None]:
-        """Wait for messages and return every complete one; nothing at the end.
+        """Wait for messages and return all complete ones, or an empty list at the end.
 
-        Queued messages are flushed first. If there is input already, only one call in a
-        few is a checkpoint.
+        Queued messages are flushed first. While there is input, only one call in
+        several is a checkpoint.
         """
         self.flush()
-        while not self.input_over.is_set():
+        while not self.input_ended.is_set():
             try:
                 chunk = await self._source.read(answered=self._answered)
             except MemoryError:
-                # Requests end, and clients of other transports give up what they hold.
-                await trio.sleep(_PAUSE)
+                # Memory is freed as requests finish.
+                await trio.sleep(_RETRY_DELAY)
                 continue
             except (OSError, trio.ClosedResourceError):
-                # Reset, hung up, or stopped from this side.
+                # Reset or hung up by the client, or stopped by `end_input`.
                 chunk = b""
-            if not chunk and not self.input_over.is_set():
-                self.input_over.set()
+            if not chunk and not self.input_ended.is_set():
+                self.input_ended.set()
                 return self._lines.end()
             messages = self._lines.feed(chunk)
             if messages:
@@ -251,24 +256,24 @@ class StdioWire(SendQueue):
         return []
 
     def send(self, message: bytes) -> None:
-        """Queue one message."""
+        """Queue a message."""
         self.put(message)
         if not self._in_turn:
             self.wake()
 
     def flush(self) -> None:
-        """End the reader's turn: try to write the queue in one write.
+        """End the reader's turn: try to write the whole queue in one write.
 
-        The writer does the rest.
+        The writer writes what remains.
         """
         if self._in_turn:
             self._in_turn = False
             self._answered = self.size > 0
         if self.size:
             try:
-                self.gone(self._sink.try_write(self.block()))
+                self.mark_written(self._sink.try_write(self.next_block()))
             except OSError:
-                self._lose_client()
+                self._disconnect()
             if self.size:
                 self.wake()
 
@@ -279,57 +284,59 @@ class StdioWire(SendQueue):
             self.flush()
             if self.size:
                 try:
-                    self.gone(await self._sink.write(self.block()))
+                    self.mark_written(await self._sink.write(self.next_block()))
                 except OSError:
-                    self._lose_client()
+                    self._disconnect()
 
     def end_input(self) -> None:
-        """Read no more: a `receive` that waits returns the end. Replies still leave."""
-        self.input_over.set()
+        """Stop reading: a waiting `receive` returns. Replies are still written."""
+        self.input_ended.set()
         self._source.stop()
 
-    async def wind_up(self, everything: trio.CancelScope, grace: float) -> None:
-        """After the end of the input, give running requests the grace; then cancel all.
+    async def cancel_after_input(
+        self, everything: trio.CancelScope, grace: float
+    ) -> None:
+        """Cancel everything when the grace period after the end of the input is over.
 
-        Without a reader of the replies there is no grace period.
+        There is no grace period if the replies have no reader.
         """
-        await self.input_over.wait()
+        await self.input_ended.wait()
         everything.deadline = trio.current_time() + grace
         while not self._sink.is_hung_up():  # noqa: ASYNC110 - nothing reports it
-            await trio.sleep(_GLANCE)
+            await trio.sleep(_HANG_UP_INTERVAL)
         everything.cancel()
 
     async def aclose(self) -> None:
-        """Write out what is queued, and leave the descriptors as they were, open.
+        """Write what is queued, and restore the descriptors without closing them.
 
-        Cancel this if a client that reads slowly must not hold it up.
+        Cancel this if a client that reads slowly must not delay it.
         """
         try:
             self.flush()
             self.close()
-            self.high_water = 0  # so that `drained` waits until everything has left
+            self.high_water = 0  # so that `drained` waits until all is written
             await self.drained()
         finally:
-            self._lose_client()
+            self._disconnect()
             # Before the source, which may be the same open file.
             self._sink.restore()
             self._source.restore()
 
-    def _lose_client(self) -> None:
-        """Write and read no more, because nobody is there."""
+    def _disconnect(self) -> None:
+        """Stop reading and writing, because the client has disconnected."""
         self.close(discard=True)
         self.end_input()
 
 
 @asynccontextmanager
 async def open_wire(
-    reading: int, writing: int, *, threads: bool = _WITH_THREADS
+    reading: int, writing: int, *, threads: bool = _NEEDS_THREADS
 ) -> AsyncIterator[StdioWire]:
-    """Open a wire over two descriptors, which stay open.
+    """Open a wire over two descriptors, which are not closed at the end.
 
     Its reader must end each turn: what is sent between a `receive` and the next `flush`
-    or `receive` stays queued. Leaving it writes out what is queued; cancel it if a
-    client that does not read must not hold that up.
+    or `receive` stays queued. Leaving the block writes what is queued; cancel that if a
+    client that does not read must not delay it.
     """
     kind = ThreadedPipe if threads else Pipe
     wire = StdioWire(kind(reading), kind(writing))

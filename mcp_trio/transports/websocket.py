@@ -1,8 +1,8 @@
-"""One client on a WebSocket: subprotocol `mcp`, one JSON-RPC message or batch a frame.
+"""One client on a WebSocket, with one JSON-RPC message or batch per frame.
 
-The specification has no WebSocket transport, but allows custom ones. trio-websocket
-does the handshake, reads frames, and answers pings and closes. The frames of our
-messages are written here, so that those of one turn leave in one write.
+The specification has no WebSocket transport, but allows custom ones. The subprotocol is
+`mcp`. trio-websocket does the handshake, reads frames, and answers pings and close
+frames. Messages are framed and written here, so that those of one turn need one write.
 """
 
 import logging
@@ -19,7 +19,15 @@ from ..server.accounts import Account, account_at
 from ..server.app import Server
 from ..server.ledger import Ledger, Meter, Priority
 from ..server.serve_conversation import serve_conversation
-from .send_queue import GONE, NO_HEADERS, ChargedQueue, QueuedWire, after, let_go
+from .frame_pieces import FramePieces
+from .send_queue import (
+    DISCONNECTED,
+    NO_HEADERS,
+    ChargedQueue,
+    QueuedWire,
+    call_when_set,
+    close_gracefully,
+)
 
 if TYPE_CHECKING:
     from trio_websocket import WebSocketConnection
@@ -27,15 +35,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("mcp_trio")
 
 SUBPROTOCOL = "mcp"
-HANDSHAKE_WITHIN = 5.0
-PING_EVERY = 30.0
-PONG_WITHIN = 30.0
+HANDSHAKE_TIMEOUT = 5.0
+PING_INTERVAL = 30.0
+PONG_TIMEOUT = 30.0
 # Seconds that a client has to read the queue, and then to close its side.
-CLOSE_WITHIN = 0.4
+CLOSE_TIMEOUT = 0.4
 # The most bytes in one write.
 _PIECE = 2**16
+# Bytes that are charged for each frame of a message, in addition to its own. The
+# library keeps them apart until the message is complete.
+FRAME_SIZE = 64
 
-# Why a connection is closed: RFC 6455, section 7.4.1.
+# The status codes of close frames: RFC 6455, section 7.4.1.
 GOING_AWAY = 1001
 NOT_TEXT = 1003
 NOT_ALLOWED = 1008
@@ -48,7 +59,7 @@ _CLOSE = b"\x88"
 
 
 def text_frame(message: bytes) -> bytes:
-    """Return a message in one plain frame (RFC 6455, section 5.2)."""
+    """Return a message in one unmasked frame (RFC 6455, section 5.2)."""
     size = len(message)
     if size < 126:
         return b"\x81%c%b" % (size, message)
@@ -58,11 +69,11 @@ def text_frame(message: bytes) -> bytes:
 
 
 class FrameStream(trio.abc.Stream):
-    """The connection as the library sees it, between the library and the real stream.
+    """The stream that trio-websocket uses, in front of the real one.
 
     The library first reads the head, which was read already. What it writes is queued
-    together with the frames of our messages. Only `write` writes to the real stream, so
-    cancelling whoever waits for a write leaves no half of a frame behind.
+    together with the frames of messages. Only `write` writes to the real stream, so
+    cancelling a task that waits for a write never leaves half a frame.
 
     It is also the channel on which the server sends messages.
     """
@@ -71,60 +82,83 @@ class FrameStream(trio.abc.Stream):
         self, stream: trio.abc.Stream, head: bytes, ledger: Ledger, account: Account
     ) -> None:
         self.incoming = ChargedQueue(ledger, account, "bodies", Priority.REQUEST)
-        # Closed behind a close frame, because nothing may follow it.
+        # Closed after a close frame, because nothing may follow it.
         self.outgoing = ChargedQueue(
             ledger, account, "replies", Priority.STREAM, end=b""
         )
         self._unread_meter = Meter(
-            ledger, account, "bodies", Priority.REQUEST, self.give_up_message
+            ledger, account, "bodies", Priority.REQUEST, self.drop_partial_message
         )
-        self._is_given_up = False
+        self._is_dropped = False
         self.drained = self.outgoing.drained
         self.close_code = GOING_AWAY
         self.unread = 0  # bytes since the last whole message
-        self.signs_of_life = 0
-        self.is_waited_for = False  # whether the library waits for the client's bytes
+        self._frames = 0  # and frames
+        self._pieces = FramePieces()
+        # Changes whenever the client sends something or reads a large piece.
+        self.activity = 0
+        self.is_receiving = False  # whether the library waits for input
         self.accepted = trio.Event()
-        self.handshake = trio.move_on_after(HANDSHAKE_WITHIN)
+        self.handshake = trio.move_on_after(HANDSHAKE_TIMEOUT)
         self._stream = stream
         self._writing = trio.CancelScope(shield=True)
-        request, end, behind = head.partition(b"\r\n\r\n")
-        # What was read already, last first: the request, then what came behind it.
-        self._early = [behind, request + end]
+        request, end, following = head.partition(b"\r\n\r\n")
+        # What was read already, in reverse order: the request, then what followed it.
+        self._early = [following, request + end]
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Read on, for the library.
+        """Read more input, for the library.
 
-        A client that sends ever more and never ends a message has reached its end.
+        Returns the end of input if a client keeps sending and never ends a message.
         """
         if len(self._early) < 2 and not self.accepted.is_set():
-            # The library ignores frames that it is given before it has accepted.
+            # The library ignores frames that it reads before it has accepted.
             await self.accepted.wait()
         if self._early:
             early = self._early.pop()
-            if early:
+            if self._early:
                 return early
-        self.is_waited_for = True
-        # The library has handled everything that came before.
-        self.incoming.wake()
-        data = await self._stream.receive_some(max_bytes)
-        self.is_waited_for = False
-        self.signs_of_life += 1
-        self.unread += len(data)
-        self._unread_meter.set(self.unread)
-        if self._is_given_up or self.unread > 2 * MAX_MESSAGE:
+            self._pieces.put(early)
+        piece, frames = self._pieces.take()
+        if piece:
+            # All of it was read before, and other tasks should run in between.
+            await trio.lowlevel.checkpoint()
+        else:
+            piece, frames = await self._receive_piece(max_bytes)
+        self.unread += len(piece)
+        self._frames += frames
+        self._unread_meter.set(self.unread + FRAME_SIZE * self._frames)
+        if self._is_dropped or self.unread > 2 * MAX_MESSAGE:
             return b""
-        return data
+        return piece
 
-    def took_message(self) -> None:
+    async def _receive_piece(self, max_bytes: int | None) -> tuple[bytes, int]:
+        """Wait for input. The piece is empty at its end."""
+        self.is_receiving = True
+        # The library has handled all earlier input.
+        self.incoming.wake()
+        piece = b""
+        frames = 0
+        while not piece:
+            data = await self._stream.receive_some(max_bytes)
+            self.activity += 1
+            if not data:
+                break
+            self._pieces.put(data)
+            piece, frames = self._pieces.take()
+        self.is_receiving = False
+        return piece, frames
+
+    def end_message(self) -> None:
         """Note that a message is complete."""
         self.unread = 0
+        self._frames = 0
         self._unread_meter.set(0)
 
-    def give_up_message(self) -> bool:
-        """End the connection, as the memory of a partial message is needed."""
-        self._is_given_up = True
-        self.end(TRY_LATER)
+    def drop_partial_message(self) -> bool:
+        """Close the connection, because the memory of a partial message is needed."""
+        self._is_dropped = True
+        self.end_input(TRY_LATER)
         return True
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
@@ -139,46 +173,46 @@ class FrameStream(trio.abc.Stream):
         await self.drained()
 
     async def aclose(self) -> None:
-        """Give up the handshake, as the library does. Our caller closes the stream."""
+        """Cancel the handshake. `serve_websocket` closes the stream."""
         self.handshake.cancel()
 
     def send(self, message: bytes) -> None:
-        """Queue one message in its frame."""
+        """Queue a message in a frame."""
         self.outgoing.send(text_frame(message))
 
-    def end(self, code: int) -> None:
-        """Take no more messages. Close when those that came are done."""
+    def end_input(self, code: int) -> None:
+        """Accept no more messages. Close when those that arrived are answered."""
         self.close_code = code
         self.incoming.close()
 
-    def give_up(self, conversation: trio.CancelScope, code: int) -> None:
+    def abort(self, conversation: trio.CancelScope, code: int) -> None:
         """Cancel the conversation, and close."""
         self.close_code = code
         conversation.cancel()
 
     def close(self) -> None:
-        """Send a close frame, unless one was sent. What is queued must leave soon."""
+        """Send a close frame, unless one was sent. Limit the time for all writes."""
         if self.accepted.is_set():
             self.outgoing.put(_CLOSE + b"\x02" + self.close_code.to_bytes(2))
         self.outgoing.close()
-        self._writing.deadline = trio.current_time() + CLOSE_WITHIN
+        self._writing.deadline = trio.current_time() + CLOSE_TIMEOUT
 
     async def write(self) -> None:
         """Write messages from the queue until it is closed.
 
-        Everything that is queued in one turn leaves together.
+        Everything that is queued in one turn is written together.
         """
         outgoing = self.outgoing
-        # If the client is gone, the reader sees it too.
-        with suppress(*GONE), self._writing:
+        # If the client has disconnected, the reader notices it too.
+        with suppress(*DISCONNECTED), self._writing:
             while outgoing.size or not outgoing.closed:
                 await outgoing.wait()
-                piece = outgoing.block()[:_PIECE]
+                piece = outgoing.next_block()[:_PIECE]
                 await self._stream.send_all(piece)
-                outgoing.gone(len(piece))
-                # The system takes a small piece even if the client reads nothing.
+                outgoing.mark_written(len(piece))
+                # The system accepts a small piece even if the client reads nothing.
                 if len(piece) == _PIECE:
-                    self.signs_of_life += 1
+                    self.activity += 1
         outgoing.close(discard=True)
         # Nothing can be answered any more.
         self.incoming.close()
@@ -195,13 +229,13 @@ async def serve_websocket(
     address: str = "",
     headers: Mapping[bytes, bytes] = NO_HEADERS,
 ) -> None:
-    """Serve one client whose upgrade request was read and allowed; close the stream.
+    """Serve one client whose upgrade request was read and admitted. Closes the stream.
 
-    `head` is all that was read, and `headers` are those in it. Whatever the client
-    does, nothing is raised. When `stopping` is set, running requests finish within the
-    server's grace, and the connection is closed as "going away". This also happens on
-    cancellation. The connection ends too when the token of its principal is no longer
-    valid.
+    `head` is all that was read, and `headers` are those in it. No exception is raised,
+    whatever the client does. When `stopping` is set, running requests have the server's
+    grace period to finish, and the connection is closed as "going away". On
+    cancellation it is closed in the same way. It is also closed when the token of its
+    principal is no longer valid.
     """
     account = account_at(address, principal)
     frames = FrameStream(stream, head, server.ledger, account)
@@ -212,10 +246,10 @@ async def serve_websocket(
         scope = nursery.cancel_scope
         nursery.start_soon(_read, connection, frames, scope)
         nursery.start_soon(_watch, connection, frames, scope)
-        nursery.start_soon(after, stopping, frames.incoming.close)
+        nursery.start_soon(call_when_set, stopping, frames.incoming.close)
         if principal is not None and server.access is not None:
-            withdrawn = partial(frames.give_up, scope, NOT_ALLOWED)
-            nursery.start_soon(server.access.outlast, token, principal, withdrawn)
+            abort = partial(frames.abort, scope, NOT_ALLOWED)
+            nursery.start_soon(server.access.outlast, token, principal, abort)
         wire = QueuedWire(frames.incoming, frames, headers)
         await serve_conversation(
             server, wire, principal, transport="ws", address=address
@@ -235,13 +269,13 @@ async def serve_websocket(
     except Exception as problem:
         log.debug("a WebSocket connection failed: %r", problem)
     finally:
-        await let_go(stream, CLOSE_WITHIN)
+        await close_gracefully(stream, CLOSE_TIMEOUT)
 
 
 async def _shake_hands(
     nursery: trio.Nursery, frames: FrameStream
 ) -> "WebSocketConnection | None":
-    """Accept the client, unless it offers only subprotocols other than ours."""
+    """Accept the client, unless it offers only other subprotocols."""
     from trio_websocket import wrap_server_stream
 
     with frames.handshake:
@@ -262,34 +296,34 @@ async def _read(
     frames: FrameStream,
     conversation: trio.CancelScope,
 ) -> None:
-    """Pass messages on until the client closes, which ends the conversation."""
+    """Pass on messages until the client closes, and then cancel the conversation."""
     from trio_websocket import ConnectionClosed
 
     try:
         while True:
             text = await connection.get_message()
-            frames.took_message()
-            await _take(text, frames)
+            frames.end_message()
+            await _pass_on(text, frames)
     except ConnectionClosed as closed:
-        # The library does not report bad frames as the reason for our close.
+        # Close with the same code as the library did for a bad frame.
         if closed.reason and closed.reason.code in BAD_FRAMES:
             frames.close_code = closed.reason.code
     conversation.cancel()
 
 
-async def _take(text: str | bytes, frames: FrameStream) -> None:
-    """Pass one message on, or end the conversation because of it."""
+async def _pass_on(text: str | bytes, frames: FrameStream) -> None:
+    """Pass on one message, or end the input because of it."""
     if isinstance(text, bytes):
-        frames.end(NOT_TEXT)
+        frames.end_input(NOT_TEXT)
         return
     message = text.encode()
     # The library's own limit counts characters.
     if len(message) > MAX_MESSAGE:
-        frames.end(TOO_LARGE)
+        frames.end_input(TOO_LARGE)
         return
     frames.incoming.put(message)
-    if frames.is_waited_for:
-        # Otherwise more messages of the same read are about to come.
+    if frames.is_receiving:
+        # Otherwise the same read has more messages, and the last one wakes the queue.
         frames.incoming.wake()
     await frames.incoming.drained()
 
@@ -299,11 +333,11 @@ async def _watch(
     frames: FrameStream,
     conversation: trio.CancelScope,
 ) -> None:
-    """End the conversation with a client that shows no sign of life."""
+    """Close the connection of a client that does not answer pings."""
     while True:
-        await trio.sleep(PING_EVERY)
-        signs = frames.signs_of_life
-        with trio.move_on_after(PONG_WITHIN):
+        await trio.sleep(PING_INTERVAL)
+        activity = frames.activity
+        with trio.move_on_after(PONG_TIMEOUT):
             await connection.ping()
-        if frames.signs_of_life == signs:
-            frames.give_up(conversation, NO_PONG)
+        if frames.activity == activity:
+            frames.abort(conversation, NO_PONG)

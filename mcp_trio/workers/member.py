@@ -1,4 +1,4 @@
-"""A worker's side: it hears from its parent, and ends when the parent does."""
+"""The worker's side: it follows its parent's commands, and ends with its parent."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ COLLECTED_WITHIN = 3.0
 
 
 class Member:
-    """One of the workers. It is the `ProcessGroup` of its server.
+    """This process as one of the workers. It is the `ProcessGroup` of its server.
 
-    `stop` is set when running requests may finish and no others should begin, and
-    `stop_at_once` when nothing has time any more.
+    `stop` is set when the worker should stop after running requests have finished, and
+    `stop_at_once` when it should stop immediately.
     """
 
     def __init__(self, begin: Begin, end: socket.socket) -> None:
         self.stop = trio.Event()
         self.stop_at_once = trio.Event()
-        # Whether the other workers stop too.
+        # Whether all workers are stopping.
         self.is_stopping = False
         self.listeners = {
             transport: [_inherited(descriptor) for descriptor in descriptors]
@@ -47,7 +47,7 @@ class Member:
         self._end = end
         self._channel: WorkerChannel | None = None
         self._own_page: Callable[[], bytes] = bytes
-        # The requests for the metrics of all workers that were not answered yet.
+        # The pending requests for the metrics of all workers.
         self._collecting: dict[int, trio.Event] = {}
         self._collected: dict[int, bytes] = {}
         self._numbers = count(1)
@@ -55,29 +55,29 @@ class Member:
     async def run(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Do what the parent says until it is gone. Then stop."""
+        """Follow the parent's commands until it has ended, then stop."""
         self._channel = WorkerChannel(self._end)
         task_status.started()
         await self._receive(self._channel)
-        # Nobody would start another worker, or this one again.
+        # Without the parent, no worker would be restarted.
         self.is_stopping = True
         self.stop.set()
         for collecting in self._collecting.values():
             collecting.set()
 
     async def announce(self, ready: Ready) -> None:
-        """Tell the parent that this worker serves."""
+        """Tell the parent that this worker is serving."""
         if self._channel is not None:
             await self._channel.send(ready)
 
     async def leave(self) -> None:
-        """Leave the last metrics to the parent, and hear no more from it."""
+        """Send the final metrics to the parent, and close the connection."""
         if self._channel is not None:
             await self._channel.send(MetricsPage(self._own_page()))
             await self._channel.aclose()
 
     async def _receive(self, channel: WorkerChannel) -> None:
-        """Do what the parent says until it is gone."""
+        """Follow the parent's commands until it has ended."""
         while True:
             message = await channel.receive()
             if message is None:
@@ -98,11 +98,11 @@ class Member:
     # Metrics
 
     def use_page(self, render: Callable[[], bytes]) -> None:
-        """Report this page as the metrics of this worker."""
+        """Set the function that renders the metrics of this worker."""
         self._own_page = render
 
     async def all_metrics(self) -> bytes:
-        """Return the metrics of all workers; only of this one if the parent is gone."""
+        """Return the metrics of all workers, or of this one if the parent has ended."""
         if self._channel is None:
             return self._own_page()
         number = next(self._numbers)
@@ -118,18 +118,18 @@ class Member:
 
 
 def _inherited(descriptor: int) -> socket.socket:
-    """Return a socket that this process has inherited, and its children do not."""
+    """Return an inherited socket, which children of this process do not inherit."""
     os.set_inheritable(descriptor, False)
     return socket.socket(fileno=descriptor)
 
 
 def end_with_parent(lifeline: int, seconds: float) -> None:
-    """End this process so many seconds after its parent has ended.
+    """Kill this process so many seconds after its parent has ended.
 
-    This happens in a thread, so that it also ends a process whose loop is blocked.
+    A thread does so, because the event loop may be blocked.
     """
     if sys.platform == "win32":
-        raise RuntimeError("there are no workers on Windows")
+        raise RuntimeError("workers are not supported on Windows")
     os.set_inheritable(lifeline, False)
 
     def wait() -> None:

@@ -1,4 +1,4 @@
-"""What the parent and a worker say to each other, over a Unix socket of their own."""
+"""The messages between the parent and a worker, over a Unix socket."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ..stores.operations import FrameReader, encode_frame
 
-# Bytes that are read at once.
+# How many bytes are read at once.
 CHUNK = 65536
 LOST = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -21,22 +21,23 @@ LOST = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class Begin(Struct, tag=True, frozen=True):
-    """What a worker has to do. This is the first message, and it is always sent."""
+    """The configuration of a worker. This is always the first message."""
 
     worker: int
-    # Those of the command line, by name.
+    # The options of the command line, by name.
     options: dict[str, Any]
     import_path: list[str]
-    # Transport -> the descriptors of the sockets that it listens on.
+    # Transport -> the file descriptors of the sockets to listen on.
     listeners: dict[str, list[int]]
-    # The descriptor of a pipe that the parent never writes to. It ends with the parent.
+    # The file descriptor of a pipe that the parent never writes to, so that it is at
+    # its end when the parent has ended.
     lifeline: int
 
 
 class Stop(Struct, tag=True, frozen=True):
-    """End: when running requests have finished, or at once.
+    """Stop: when running requests have finished, or immediately.
 
-    `is_for_all` is False if the other workers go on.
+    `is_for_all` says whether all workers are stopping.
     """
 
     is_for_all: bool
@@ -58,7 +59,7 @@ class AllMetrics(Struct, tag=True, frozen=True):
 
 
 class Ready(Struct, tag=True, frozen=True):
-    """The worker serves. `grace` is how many seconds requests have at the end."""
+    """The worker is serving. `grace` is the grace period of its server in seconds."""
 
     server: str
     urls: list[str]
@@ -84,7 +85,7 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 class WorkerChannel:
-    """Messages over one end of the socket."""
+    """Sends and receives messages over one end of the socket."""
 
     def __init__(self, end: socket.socket) -> None:
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(end))
@@ -93,7 +94,7 @@ class WorkerChannel:
         self._sending = trio.StrictFIFOLock()
 
     async def send(self, message: Message) -> None:
-        """Send a message. Does nothing if the other process is gone."""
+        """Send a message. Does nothing if the other process has ended."""
         try:
             async with self._sending:
                 await self._stream.send_all(encode_frame(message))
@@ -101,7 +102,7 @@ class WorkerChannel:
             pass
 
     async def receive(self) -> Message | None:
-        """Wait for a message. Returns None if the other process is gone."""
+        """Wait for a message. Returns None if the other process has ended."""
         while not self._received:
             try:
                 data = await self._stream.receive_some(CHUNK)
@@ -118,7 +119,7 @@ class WorkerChannel:
 
 
 def receive_begin(end: socket.socket) -> Begin:
-    """Wait for the first message, before there is a loop. Raises EOFError.
+    """Wait for the first message, before the event loop starts. Raises EOFError.
 
     The parent sends nothing else before the worker is ready.
     """
@@ -126,7 +127,7 @@ def receive_begin(end: socket.socket) -> Begin:
     while True:
         data = end.recv(CHUNK)
         if not data:
-            raise EOFError("the parent process has gone")
+            raise EOFError("the parent process has ended")
         for frame in reader.feed(data):
             begin = _decoder.decode(frame)
             assert isinstance(begin, Begin)

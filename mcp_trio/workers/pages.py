@@ -1,4 +1,4 @@
-"""Adding up the metrics of several processes, in the text format of Prometheus."""
+"""Adds up the metrics of several processes, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-# Gauges that say whether something is so: for all processes, if for each.
+# Gauges that are 0 or 1. They are 1 for all processes together if they are for each.
 CONDITIONS = frozenset({"mcp_store_available"})
 
 
@@ -27,8 +27,8 @@ class MetricsSum:
     def add(self, page: bytes, *, without_gauges: bool = False) -> None:
         """Add the page of a process.
 
-        Without gauges, it is what a process that has ended leaves behind: counters must
-        not decrease.
+        For a process that has ended, gauges are omitted. Its counters are kept, because
+        counters must not decrease.
         """
         for name, family in _parse(page).items():
             if without_gauges and family.kind == "gauge":
@@ -48,7 +48,7 @@ class MetricsSum:
 
 
 def add_up(pages: Iterable[bytes], ended: bytes = b"") -> bytes:
-    """Return the page of several processes; `ended` is the counters of earlier ones."""
+    """Return the page of several processes. `ended` is that of processes that ended."""
     total = MetricsSum()
     for page in pages:
         total.add(page)
@@ -65,7 +65,7 @@ def _together(name: str, before: float | None, value: float) -> float:
 
 
 def _parse(page: bytes) -> dict[str, _Family]:
-    """Return the metrics of a page, each of which begins with its HELP and TYPE."""
+    """Parse a page. Each metric begins with its HELP and TYPE."""
     families: dict[str, _Family] = {}
     family = _Family([])
     for line in page.decode().splitlines():

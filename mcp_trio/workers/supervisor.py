@@ -1,4 +1,4 @@
-"""The parent of the workers: it starts, replaces and ends them, and serves nothing."""
+"""The parent of the workers: it starts, replaces and stops them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .worker_process import WorkerProcess
 
 log = logging.getLogger("mcp_trio")
 
-# Workers in a row that may end before they are ready, while no other one serves.
+# How many workers in a row may end before they are ready, while none is serving.
 MOST_FAILURES = 5
-# Seconds before a worker is replaced that could not start, or that ended within
-# SETTLED seconds. They double from the first pause to the longest.
+# Seconds before replacing a worker that could not start, or that ended within SETTLED
+# seconds. They double up to the maximum.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 10.0
 SETTLED = 1.0
-# The exit code of a worker that cannot serve with these options.
+# The exit code of a worker that cannot serve with the given options.
 UNUSABLE = 2
 
 SECRET = "MCP_TRIO_SECRET"
@@ -40,7 +40,7 @@ STDIN = 0
 
 
 class WorkersFailed(Exception):
-    """The workers cannot start. `is_explained` is True if they have said why."""
+    """The workers cannot start. `is_explained` says whether they printed the reason."""
 
     def __init__(self, message: str, *, is_explained: bool = False) -> None:
         super().__init__(message)
@@ -48,19 +48,19 @@ class WorkersFailed(Exception):
 
 
 class WorkersPlan(Struct, frozen=True):
-    """What the workers are to do."""
+    """The configuration of the workers."""
 
     workers: int
-    # Those of the command line, by name.
+    # The options of the command line, by name.
     options: dict[str, Any]
-    # Transport -> the sockets that listen.
+    # Transport -> the listening sockets.
     listeners: dict[str, list[socket.socket]]
-    # Whether the parent keeps the store.
+    # Whether the parent serves the store.
     keeps_store: bool
 
 
 class Supervisor:
-    """Keeps as many workers running as the plan says.
+    """Keeps the planned number of workers running.
 
     `announce` is called once, when all of them are ready.
     """
@@ -69,34 +69,34 @@ class Supervisor:
         self._plan = plan
         self._announce = announce
         self._is_announced = False
-        # Number -> the worker that has it now. Another one may be about to take over,
-        # and one that had it may still be ending: those are only in `_all`.
+        # Number -> the current worker. `_all` also contains workers that are starting
+        # to replace one of them, or that were replaced and are stopping.
         self._current: dict[int, WorkerProcess] = {}
         self._all: set[WorkerProcess] = set()
         self._any_ready = trio.Event()
         self._stopping = trio.Event()
         self._to_replace = trio.Event()
-        # Workers in a row that have ended before they were ready.
+        # How many workers in a row have ended before they were ready.
         self._failures = 0
-        # Number -> the pause before the next replacement of a worker that ended early.
+        # Number -> the pause before replacing a worker that ends early again.
         self._pauses: dict[int, float] = {}
         self._problem: WorkersFailed | None = None
-        # Those of the plan, with the parent's own store.
+        # The options of the plan, and the parent's own store.
         self._options = plan.options
         self._environment: dict[str, str] = {}
-        # Set while this runs: the pipe that ends with this process, and the tasks other
-        # than those of the workers.
+        # Set while this runs: the pipe that is closed with this process, and the tasks
+        # that do not belong to a worker.
         self._lifeline = -1
         self._services: trio.Nursery
         self._nursery: trio.Nursery
-        # The counters of workers that have ended.
+        # The sum of the counters of workers that have ended.
         self._ended = MetricsSum()
         self._exits = 0
 
     async def run(self) -> None:
         """Run the workers until a signal arrives. Raises WorkersFailed."""
         if sys.platform == "win32":
-            raise RuntimeError("there are no workers on Windows")
+            raise RuntimeError("workers are not supported on Windows")
         received = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         with (
             trio.open_signal_receiver(*received) as signals,
@@ -112,14 +112,14 @@ class Supervisor:
             raise self._problem
 
     async def _start_services(self, folder: str, signals: AsyncIterator[int]) -> None:
-        """Start what the parent does itself."""
+        """Start the parent's own tasks."""
         if self._plan.keeps_store:
             path = os.path.join(folder, "store")
             await self._services.start(serve_store, MemoryStore(), path)
             self._options = {**self._options, "store": parent_url(path)}
         self._environment = dict(os.environ)
         if not self._environment.get(SECRET):
-            # What one worker signs, the others have to accept.
+            # The workers have to accept each other's signatures.
             self._environment[SECRET] = secrets.token_hex(32)
         self._services.start_soon(self._handle_signals, signals)
         self._services.start_soon(self._replace_when_asked)
@@ -129,7 +129,8 @@ class Supervisor:
     async def _run_workers(self) -> None:
         """Run the workers until all have ended.
 
-        The first one starts alone: if it cannot, its error is printed only once.
+        The others start when the first one is ready, so that an error is printed only
+        once.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -139,14 +140,14 @@ class Supervisor:
                 nursery.start_soon(self._keep, number)
 
     async def _keep(self, number: int) -> None:
-        """Keep the worker with this number running until all stop."""
+        """Keep the worker with this number running until all are stopped."""
         self._current[number] = self._launch(number)
         while not self._stopping.is_set():
             worker = self._current[number]
             await worker.ended.wait()
             if self._current[number] is worker and not self._stopping.is_set():
                 await self._pause_after(worker)
-            # It may have been replaced, also during the pause.
+            # It may have been replaced, even during the pause.
             if self._current[number] is worker and not self._stopping.is_set():
                 self._current[number] = self._launch(number)
 
@@ -180,7 +181,7 @@ class Supervisor:
             self._ended.add(worker.page, without_gauges=True)
 
     def _on_ready(self, worker: WorkerProcess) -> None:
-        """Note that a worker serves."""
+        """Note that a worker is serving."""
         self._failures = 0
         self._any_ready.set()
         serving = [each for each in self._current.values() if each.is_serving]
@@ -199,7 +200,7 @@ class Supervisor:
                 return
             log.error("%s %s before it was ready", worker, worker.outcome)
         else:
-            log.error("%s %s; starting another one", worker, worker.outcome)
+            log.error("%s %s; restarting it", worker, worker.outcome)
         pause = 0.0
         if worker.ready is None or trio.current_time() - worker.ready_since < SETTLED:
             pause = self._pauses.get(worker.number, FIRST_PAUSE)
@@ -210,7 +211,7 @@ class Supervisor:
             await self._stopping.wait()
 
     def _is_hopeless(self, worker: WorkerProcess) -> bool:
-        """Return whether there is no point in starting workers again."""
+        """Return whether restarting workers is pointless."""
         if any(each.is_serving for each in self._all):
             return False
         is_unusable = worker.exit_code == UNUSABLE and not self._is_announced
@@ -219,7 +220,8 @@ class Supervisor:
     def _give_up(self, worker: WorkerProcess) -> None:
         message = (
             f"--workers: {self._failures} workers in a row ended before they were "
-            f"ready; the last one {worker.outcome}. What they wrote above says why"
+            f"ready; the last one {worker.outcome}. See their output above for the "
+            "reason"
         )
         self._problem = WorkersFailed(
             message, is_explained=worker.exit_code == UNUSABLE
@@ -227,7 +229,7 @@ class Supervisor:
         self._begin_to_stop()
 
     async def _replace_when_asked(self) -> None:
-        """Replace the workers, one after the other, whenever a signal asks for it."""
+        """Replace the workers, one after the other, after each SIGHUP."""
         while True:
             await self._to_replace.wait()
             self._to_replace = trio.Event()
@@ -243,24 +245,25 @@ class Supervisor:
             if not fresh.is_serving:
                 if not self._stopping.is_set():
                     log.error(
-                        "%s %s before it was ready; the other workers go on",
+                        "%s %s before it was ready; keeping the other workers",
                         *(fresh, fresh.outcome),
                     )
                 return
             previous = self._current[number]
             self._current[number] = fresh
             await self._end(previous, is_for_all=False)
-        log.warning("all workers are replaced")
+        log.warning("all workers have been replaced")
 
-    # The end
+    # Stopping
 
     async def _handle_signals(self, signals: AsyncIterator[int]) -> None:
-        """Replace the workers at SIGHUP, and end them at the other signals.
+        """Replace the workers on SIGHUP, and stop them on other signals.
 
-        The second signal gives requests no more time, and the third kills. A SIGTERM
-        that is repeated counts as one, as in a single process.
+        The first signal lets requests finish, the second does not, and the third kills
+        the workers. A repeated SIGTERM counts as one, as in a single process.
 
-        SIGHUP also says that the terminal was closed. Then it ends the workers.
+        SIGHUP is also sent when the terminal is closed. In that case it stops the
+        workers.
         """
         was_at_terminal = os.isatty(STDIN)
         received: list[int] = []
@@ -280,7 +283,7 @@ class Supervisor:
                 self._kill_all()
 
     def _begin_to_stop(self) -> None:
-        """Let every worker finish what it does, and start no others."""
+        """Let all workers finish their requests, and do not restart them."""
         self._stopping.set()
         self._any_ready.set()
         for listeners in self._plan.listeners.values():
@@ -290,7 +293,7 @@ class Supervisor:
             self._services.start_soon(self._stop, worker)
 
     def _stop_at_once(self) -> None:
-        """Let no worker finish what it does."""
+        """Let all workers stop without finishing their requests."""
         for worker in self._all:
             stop = Stop(is_for_all=True, at_once=True)
             self._services.start_soon(worker.send, stop)
@@ -304,7 +307,7 @@ class Supervisor:
 
     async def _end(self, worker: WorkerProcess, *, is_for_all: bool) -> None:
         if not await worker.end(is_for_all=is_for_all):
-            log.error("%s did not end in time, and was killed", worker)
+            log.error("%s did not stop in time, and was killed", worker)
 
     # Metrics
 
@@ -312,7 +315,7 @@ class Supervisor:
         self._services.start_soon(self._send_metrics, worker, number)
 
     async def _send_metrics(self, worker: WorkerProcess, number: int) -> None:
-        """Send a worker the metrics of all."""
+        """Send a worker the metrics of all workers."""
         serving = [each for each in self._all if each.ready is not None]
         async with trio.open_nursery() as nursery:
             for each in serving:
@@ -321,13 +324,13 @@ class Supervisor:
         await worker.send(AllMetrics(number, page + self._own_metrics()))
 
     def _own_metrics(self) -> bytes:
-        """Return what the parent knows of its workers."""
+        """Return the parent's own metrics."""
         serving = sum(each.is_serving for each in self._all)
         lines = [
-            "# HELP mcp_workers Worker processes that serve.",
+            "# HELP mcp_workers Worker processes that are serving.",
             "# TYPE mcp_workers gauge",
             f"mcp_workers {serving}",
-            "# HELP mcp_worker_exits_total Workers that ended without being told to.",
+            "# HELP mcp_worker_exits_total Workers that ended unexpectedly.",
             "# TYPE mcp_worker_exits_total counter",
             f"mcp_worker_exits_total {self._exits}",
         ]
@@ -336,7 +339,7 @@ class Supervisor:
 
 @contextmanager
 def _lifeline() -> Iterator[int]:
-    """Return the end of a pipe that workers inherit. It ends with this process."""
+    """Open a pipe that workers inherit, and that is closed with this process."""
     for_workers, ours = os.pipe()
     try:
         yield for_workers
@@ -347,7 +350,7 @@ def _lifeline() -> Iterator[int]:
 
 @contextmanager
 def _private_folder() -> Iterator[str]:
-    """Return a new folder that only this user can open."""
+    """Create a temporary folder that only this user can open."""
     # A worker may still be connected to the socket in it.
     with tempfile.TemporaryDirectory(
         prefix="mcp_trio-", ignore_cleanup_errors=True

@@ -1,4 +1,4 @@
-"""A worker, as its parent sees it."""
+"""A worker process, from the perspective of its parent."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .messages import (
 MODULE = "mcp_trio.cli.worker"
 # Seconds that a worker may take to report its metrics.
 REPORTS_WITHIN = 1.0
-# Seconds that a worker has to end, in addition to its graces: for work in the
-# background, for its requests, and for its lifespan.
+# Seconds that a worker has to stop, in addition to three grace periods: for background
+# work, for requests, and for the lifespan.
 END_TIME = 5.0
 GRACES = 3
 
 
 class WorkerProcess:
-    """One process. It is ready once it serves, unless it ends before."""
+    """One worker process. `ready` is set once it is serving."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class WorkerProcess:
         self.number = number
         self.ready: Ready | None = None
         self.ready_since = 0.0
-        # Whether it is ready, or has ended.
+        # Set when it is ready or has ended.
         self.settled = trio.Event()
         self.ended = trio.Event()
         self.exit_code: int | None = None
-        # Whether it was told to end.
-        self.is_leaving = False
-        # Its metrics when it last reported them.
+        # Whether it was told to stop.
+        self.is_stopping = False
+        # Its latest metrics.
         self.page = b""
         self._reported = trio.Event()
         self._on_ready = on_ready
@@ -63,13 +63,13 @@ class WorkerProcess:
 
     @property
     def is_serving(self) -> bool:
-        """Whether it serves, and was not told to end."""
+        """Whether it is serving, and was not told to stop."""
         is_up = self.ready is not None and not self.ended.is_set()
-        return is_up and not self.is_leaving
+        return is_up and not self.is_stopping
 
     @property
     def outcome(self) -> str:
-        """Say how it has ended."""
+        """How the process has ended, for messages."""
         code = self.exit_code
         if code is None or code >= 0:
             return f"ended with exit code {code}"
@@ -80,9 +80,9 @@ class WorkerProcess:
         return f"was killed by {name}"
 
     async def run(self, begin: Begin, environment: Mapping[str, str]) -> None:
-        """Start the process, and hear from it until it has ended."""
+        """Start the process, and handle its messages until it has ended."""
         if sys.platform == "win32":
-            raise RuntimeError("there are no workers on Windows")
+            raise RuntimeError("workers are not supported on Windows")
         ours, theirs = socket.socketpair()
         inherited = [begin.lifeline, theirs.fileno()]
         for descriptors in begin.listeners.values():
@@ -92,12 +92,12 @@ class WorkerProcess:
                 [sys.executable, "-m", MODULE, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=inherited,
-                # Ctrl-C is for the parent, which tells the workers.
+                # So that only the parent gets Ctrl-C. It then stops the workers.
                 process_group=0,
                 env=environment,
             )
         try:
-            if self.is_leaving:
+            if self.is_stopping:
                 process.terminate()
             self._channel = WorkerChannel(ours)
             await self._channel.send(begin)
@@ -111,7 +111,7 @@ class WorkerProcess:
             ours.close()
 
     async def _receive(self, channel: WorkerChannel) -> None:
-        """Hear from the process until it closes its end."""
+        """Handle messages until the process closes its end."""
         while True:
             message = await channel.receive()
             if message is None:
@@ -131,23 +131,23 @@ class WorkerProcess:
             self._on_collect(self, message.number)
 
     async def send(self, message: Message) -> None:
-        """Tell the process something."""
+        """Send a message to the process."""
         if self._channel is not None:
             await self._channel.send(message)
 
     async def refresh_page(self) -> None:
-        """Have the process report its metrics, if it can do it soon."""
+        """Ask the process for its metrics, and wait for at most `REPORTS_WITHIN`."""
         with trio.move_on_after(REPORTS_WITHIN):
             self._reported = trio.Event()
             await self.send(ReportMetrics())
             await self._reported.wait()
 
     async def end(self, *, is_for_all: bool) -> bool:
-        """Let the process finish what it does, and wait until it has ended.
+        """Let the process finish its requests, and wait until it has ended.
 
-        Returns False if it had to be killed, because it took too long.
+        Returns False if it took too long and was killed.
         """
-        self.is_leaving = True
+        self.is_stopping = True
         grace = 0.0 if self.ready is None else self.ready.grace
         with trio.move_on_after(GRACES * grace + END_TIME):
             if self.ready is None:
@@ -165,6 +165,6 @@ class WorkerProcess:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process, if it has not ended."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()

@@ -71,7 +71,7 @@ async def test_cve_2026_52870_the_stream_of_a_session_is_not_found(host: str) ->
 
 @asynccontextmanager
 async def cut_off(there: Bearer, signals: Signals) -> Any:
-    """A call by A on a stream that A has lost, and goes on; the session."""
+    """Start a call by A on a stream that A has lost. Yields the session."""
     session = await there.open_session()
     body = calling("wait", 7)
     body["params"]["_meta"] = {"progressToken": "p"}

@@ -31,7 +31,7 @@ ALICE, BOB = f"alice {digest('one')} admin,mcp", f"bob {digest('two').upper()}"
 
 
 def written(path: Path, *lines: str, mode: int = 0o600) -> Path:
-    """A file of these lines, put in place in one step."""
+    """Replace a file by these lines, in one step."""
     fresh = path.with_name("fresh")
     fresh.write_text("\n".join(lines) + "\n")
     fresh.chmod(mode)
@@ -77,10 +77,10 @@ BAD = {
     "no digest": "alice",
     "a token in its place": "alice secret",
     "a short digest": f"alice {digest('one')[:-1]}",
-    "a digest that is none": f"alice {'x' * 64}",
+    "an invalid digest": f"alice {'x' * 64}",
     "scopes with blanks": f"{ALICE}, more",
     "an empty scope": f"alice {digest('one')} admin,,mcp",
-    "a scope that is none": f'alice {digest("one")} ad"min',
+    "an invalid scope": f'alice {digest("one")} ad"min',
     "no name": f"{digest('one')}",
 }
 
@@ -268,7 +268,7 @@ async def test_a_process_lets_those_in_whose_tokens_the_flag_names(
         ]["code"] == -32602
         assert (await Bearer(site, "three").modern("tools/list")).status == 401
         process.terminate()
-        refused = "WARNING mcp_trio: refused: 127.0.0.1 (401): The token is not valid here, or no longer\n"
+        refused = "WARNING mcp_trio: refused: 127.0.0.1 (401): The token is invalid, expired or revoked\n"
         assert process.stderr.read() == refused
     assert process.returncode == 0
 
@@ -277,7 +277,7 @@ async def test_the_flag_takes_the_place_of_the_servers_verifier_and_leaves_the_r
     path: Path,
 ) -> None:
     async def nobody(token: str) -> None:
-        """Lets nobody in."""
+        """Reject every token."""
 
     server = Server("x", access=Access(nobody, scopes={"mcp"}))
     require_tokens(server, str(written(path, ALICE, BOB)))

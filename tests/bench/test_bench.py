@@ -1,4 +1,4 @@
-"""The command bench: what it measures and reports, and its errors."""
+"""The command bench: its measurements, its report, and its errors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def progress(ctx: Context) -> str:
     await ctx.progress(1, 2)
     return "done"
 """
-# Servers that are not as they should be: each reads a line and answers in its own way.
+# Broken servers: each reads a line, and answers it in its own way.
 ECHOES = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
 TALKS = "print('hello')"
 ENDS = "import sys; sys.stdin.readline()"
@@ -85,7 +85,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
-    """The small server over HTTP and WebSocket: host and port."""
+    """Serve the small server over HTTP and WebSocket. Yields host and port."""
     command = [sys.executable, "-m", "mcp_trio", "run", "server.py", "--http", "0"]
     with subprocess.Popen(
         command, cwd=folder, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
@@ -121,7 +121,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_server_on_standard_input_and_output(folder: Path) -> None:
+def test_a_server_on_standard_input_and_output_is_measured(folder: Path) -> None:
     done = run("--at-once", "1,20", "server.py", "add", "a=1", "b=2")
     assert (done.returncode, done.stderr) == (0, "")
     assert "small 1: add a=1 b=2, 2025-11-25" in done.stdout
@@ -132,7 +132,7 @@ def test_a_server_on_standard_input_and_output(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("revision", [OLDER, NEWEST])
-def test_all_figures_as_json(folder: Path, revision: str) -> None:
+def test_all_figures_are_available_as_json(folder: Path, revision: str) -> None:
     command = [sys.executable, "-m", "mcp_trio", "run", "server.py"]
     done = run(
         "--json",
@@ -167,13 +167,15 @@ def test_all_figures_as_json(folder: Path, revision: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "revision"), WAYS)
-def test_a_server_at_a_url(folder: Path, scheme: str, revision: str) -> None:
-    with serving(folder) as place:
+def test_a_server_at_a_url_is_measured(
+    folder: Path, scheme: str, revision: str
+) -> None:
+    with serving(folder) as address:
         done = run(
             "--json",
             "--revision",
             revision,
-            f"{scheme}://{place}/mcp",
+            f"{scheme}://{address}/mcp",
             "add",
             "a=1",
             "b=2",
@@ -187,7 +189,7 @@ def test_a_server_at_a_url(folder: Path, scheme: str, revision: str) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_tool_it_lists_them(folder: Path) -> None:
+def test_without_a_tool_it_lists_the_tools(folder: Path) -> None:
     done = run("--at-once", "1", "server.py")
     assert "small 1: tools/list, 2025-11-25" in done.stdout
 
@@ -244,7 +246,7 @@ def test_progress_does_not_count_as_an_answer(folder: Path) -> None:
         ),
         (
             ["https://127.0.0.1:9/mcp"],
-            "https://127.0.0.1:9/mcp: TLS is not measured; give the http or ws URL behind it",
+            "https://127.0.0.1:9/mcp: expected an http or ws URL, as bench does not support TLS",
         ),
         (
             ["--trace", "no.jsonl", "server.py"],
@@ -252,7 +254,7 @@ def test_progress_does_not_count_as_an_answer(folder: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_measured_is_reported_in_one_line(
+def test_an_unusable_target_is_reported_in_one_line(
     folder: Path, arguments: list[str], says: str
 ) -> None:
     done = run(*arguments)
@@ -260,7 +262,7 @@ def test_what_cannot_be_measured_is_reported_in_one_line(
     assert done.stderr.splitlines()[-1] == f"mcp-trio: error: {says}"
 
 
-def test_numbers_of_requests_are_at_least_one(
+def test_the_number_of_requests_at_once_is_at_least_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as left:
@@ -271,7 +273,7 @@ def test_numbers_of_requests_are_at_least_one(
 
 @pytest.mark.integration
 @pytest.mark.slow
-def test_a_chart(folder: Path) -> None:
+def test_a_chart_is_drawn(folder: Path) -> None:
     done = run(
         "--at-once", "1,5", "--svg", "chart.svg", "server.py", "add", "a=1", "b=2"
     )
@@ -295,7 +297,7 @@ def test_without_a_chart_the_figures_are_printed(folder: Path) -> None:
     )
 
 
-def test_a_chart_says_what_it_wants(
+def test_a_chart_without_matplotlib_names_the_missing_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mcp_trio.bench.report import chart
@@ -327,7 +329,7 @@ def answers(id: int, **result: object) -> tuple[str, object]:
     return "server", {"jsonrpc": "2.0", "id": id, "result": result}
 
 
-def test_the_requests_of_a_trace_that_were_answered() -> None:
+def test_the_requests_of_a_trace_that_were_answered_are_repeated() -> None:
     told = ("client", {"jsonrpc": "2.0", "method": "notifications/initialized"})
     failed = (
         "server",
@@ -372,7 +374,7 @@ def test_a_trace_in_which_the_server_asks_cannot_be_a_load() -> None:
 
 
 @pytest.mark.slow
-def test_a_load_from_a_trace(folder: Path) -> None:
+def test_the_calls_of_a_trace_are_the_load(folder: Path) -> None:
     called = asks(1, "tools/call", **ADD)
     bad = asks(2, "tools/call", name="fail", arguments={})
     lines = [
@@ -395,7 +397,7 @@ def test_a_load_from_a_trace(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_tool_that_asks_fails(folder: Path) -> None:
-    """A load has nobody who could answer, and says so when it opens the conversation."""
+    """A load cannot answer questions, and does not declare that it can."""
     command = [sys.executable, "-m", "mcp_trio", "run", "server.py"]
     ask = request("tools/call", {"name": "ask", "arguments": {}}, OLDER)
     with reach(command, OLDER, env=ENVIRONMENT) as server:
@@ -406,7 +408,7 @@ def test_a_tool_that_asks_fails(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 500])
-def test_so_many_calls_and_no_more(folder: Path, calls: int) -> None:
+def test_a_load_stops_after_the_number_of_calls(folder: Path, calls: int) -> None:
     command = [sys.executable, "-m", "mcp_trio", "run", "server.py"]
     with reach(command, OLDER, env=ENVIRONMENT) as server:
         run = server.load([request("tools/call", ADD, OLDER)], 100, 60, calls)
@@ -421,12 +423,14 @@ def test_so_many_calls_and_no_more(folder: Path, calls: int) -> None:
 
 @pytest.mark.slow
 def test_large_messages_fill_the_pipe_and_are_all_answered(folder: Path) -> None:
-    """More than a pipe holds is on its way in both directions."""
-    echo = [
-        sys.executable,
-        "-c",
-        "import sys, json\nfor line in sys.stdin.buffer: sys.stdout.buffer.write(line), sys.stdout.flush()",
-    ]
+    """More data than a pipe holds is sent in both directions."""
+    program = """
+import sys
+for line in sys.stdin.buffer:
+    sys.stdout.buffer.write(line)
+    sys.stdout.flush()
+"""
+    echo = [sys.executable, "-c", program]
     from mcp_trio.bench.target import spawned
 
     with spawned(echo) as process:
@@ -450,14 +454,14 @@ def test_the_report_names_the_bottleneck() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "text"),
     [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (0.000045, "45 µs"), (float("nan"), "-")],
 )
-def test_times_for_people(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
+def test_times_are_written_with_a_fitting_unit(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
-# The wires, against a socket that says exactly what it is told
+# The connections, against a socket that sends exactly the given bytes
 
 
 @contextmanager
@@ -473,7 +477,7 @@ def accepted(listener: socket.socket) -> socket.socket:
     return connection
 
 
-def read_when_there(wire: HttpLoadConnection) -> list[bytes]:
+def read_when_ready(wire: HttpLoadConnection) -> list[bytes]:
     come: list[bytes] = []
     while not come:
         come = wire.read()
@@ -501,28 +505,30 @@ EVENTS = b"event: message\ndata: %b\n\n" % DONE
         ),
     ],
 )
-def test_answers_over_http(answer: bytes, come: list[bytes]) -> None:
-    with listening() as (place, listener):
-        wire = HttpLoadConnection(f"http://{place}/mcp?x=1")
+def test_http_answers_are_read_whatever_their_form(
+    answer: bytes, come: list[bytes]
+) -> None:
+    with listening() as (address, listener):
+        wire = HttpLoadConnection(f"http://{address}/mcp?x=1")
         with accepted(listener) as server:
             wire.write(ASKED)
             assert server.recv(2**16).startswith(
-                b"POST /mcp?x=1 HTTP/1.1\r\nHost: " + place.encode()
+                b"POST /mcp?x=1 HTTP/1.1\r\nHost: " + address.encode()
             )
             server.sendall(answer)
-            assert read_when_there(wire) == come
+            assert read_when_ready(wire) == come
         wire.close()
 
 
-def test_a_status_that_says_no_is_an_error() -> None:
-    with listening() as (place, listener):
-        wire = HttpLoadConnection(f"http://{place}/mcp")
+def test_an_http_error_status_is_an_error() -> None:
+    with listening() as (address, listener):
+        wire = HttpLoadConnection(f"http://{address}/mcp")
         with accepted(listener) as server:
             wire.write(ASKED)
             server.sendall(
                 b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nslow"
             )
-            [failed] = read_when_there(wire)
+            [failed] = read_when_ready(wire)
         wire.close()
     assert json.loads(failed) == {
         "id": 5,
@@ -531,32 +537,33 @@ def test_a_status_that_says_no_is_an_error() -> None:
 
 
 def test_messages_before_the_answer_do_not_count_as_answers() -> None:
-    with listening() as (place, listener):
-        wire = HttpLoadConnection(f"http://{place}/mcp")
+    with listening() as (address, listener):
+        wire = HttpLoadConnection(f"http://{address}/mcp")
         with accepted(listener) as server:
             wire.write(ASKED)
             server.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
             assert select.select([wire.read_fd], [], [], 10)[0]
             assert wire.read() == []
             server.sendall(PLAIN)
-            assert read_when_there(wire) == [DONE]
+            assert read_when_ready(wire) == [DONE]
         wire.close()
 
 
-def test_a_load_goes_on_where_a_server_refuses_what_it_has_not_read() -> None:
-    """It closes while more is to be written: the old connection can be read and written, and is there no more."""
+def test_a_load_continues_when_a_server_refuses_a_request_before_reading_it() -> None:
+    """The server closes the connection while the client still writes."""
 
     def refuse_and_answer() -> None:
         with accepted(listener) as server:
             server.recv(10)
             server.sendall(
-                b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+                b"HTTP/1.1 413 Content Too Large\r\n"
+                b"Connection: close\r\nContent-Length: 0\r\n\r\n"
             )
         with accepted(listener):
             pass
 
-    with listening() as (place, listener):
-        wires = [HttpLoadConnection(f"http://{place}/mcp")]
+    with listening() as (address, listener):
+        wires = [HttpLoadConnection(f"http://{address}/mcp")]
         answering = threading.Thread(target=refuse_and_answer)
         answering.start()
         run = Load(wires, [LoadRequest(b'{"text":"%b"' % (b"x" * 10**7))], 1).drive(
@@ -569,10 +576,10 @@ def test_a_load_goes_on_where_a_server_refuses_what_it_has_not_read() -> None:
 
 
 @pytest.mark.parametrize("closing", [b"Connection: close\r\n", b""])
-def test_a_connection_that_is_closed_is_opened_again(closing: bytes) -> None:
-    """Announced, as some do after a number of requests, or not: then what was asked for last has failed."""
-    with listening() as (place, listener):
-        wire = HttpLoadConnection(f"http://{place}/mcp")
+def test_a_closed_connection_is_reopened(closing: bytes) -> None:
+    """If the server did not announce the close, the latest request has failed."""
+    with listening() as (address, listener):
+        wire = HttpLoadConnection(f"http://{address}/mcp")
         before = wire.read_fd
         with accepted(listener) as server:
             wire.write(ASKED)
@@ -582,30 +589,30 @@ def test_a_connection_that_is_closed_is_opened_again(closing: bytes) -> None:
                 if closing
                 else b""
             )
-        [come] = read_when_there(wire)
+        [come] = read_when_ready(wire)
         assert ("error" in json.loads(come)) is not bool(closing)
         assert wire.read_fd != before
         with accepted(listener) as server:
             wire.write(ASKED)
             server.recv(2**16)
             server.sendall(PLAIN)
-            assert read_when_there(wire) == [DONE]
+            assert read_when_ready(wire) == [DONE]
         wire.close()
 
 
 def test_a_reply_that_is_not_http_is_reported() -> None:
-    with listening() as (place, listener):
-        wire = HttpLoadConnection(f"http://{place}/mcp")
+    with listening() as (address, listener):
+        wire = HttpLoadConnection(f"http://{address}/mcp")
         with accepted(listener) as server:
             wire.write(ASKED)
             server.sendall(b"hello\r\n")
-            with pytest.raises(UsageError, match="the response is not HTTP"):
-                read_when_there(wire)
+            with pytest.raises(UsageError, match="the response is not valid HTTP"):
+                read_when_ready(wire)
         wire.close()
 
 
 def test_a_websocket_that_is_refused_is_reported(folder: Path) -> None:
-    with listening() as (place, listener):
+    with listening() as (address, listener):
 
         def refuse() -> None:
             with accepted(listener) as server:
@@ -618,12 +625,12 @@ def test_a_websocket_that_is_refused_is_reported(folder: Path) -> None:
             UsageError,
             match="the server rejected the WebSocket handshake with status 404",
         ):
-            WebSocketLoadConnection(f"ws://{place}/mcp")
+            WebSocketLoadConnection(f"ws://{address}/mcp")
         answering.join()
 
 
-def test_the_transport_of_the_first_revisions_is_not_measured_and_that_is_said(
+def test_http_sse_is_refused_with_an_explanation(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["bench", "http://127.0.0.1:9/sse"]) == 2
-    assert "HTTP+SSE is not measured" in capsys.readouterr().err
+    assert "got HTTP+SSE" in capsys.readouterr().err

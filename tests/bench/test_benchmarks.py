@@ -6,17 +6,25 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from benchmarks import guard, report, sizing
-from benchmarks.contenders import CONTENDERS, Roll
+from benchmarks.__main__ import measure
+from benchmarks.contenders.builds import Builds, build_all
+from benchmarks.contenders.table import CONTENDERS, Contender
+from benchmarks.contenders.toolchains import Unavailable, installed_version
 from benchmarks.ratios import Ratio
 from benchmarks.registry import RATIOS, WORKLOADS
 from benchmarks.report import amount
-from benchmarks.workloads import Figure
+from benchmarks.servers import Servers
+from benchmarks.workloads import QUICK, Figure, Pace, Workload
+from mcp_trio.load_spec import UsageError
 from tests.support.paths import PROJECT
 
 FIGURES = {
@@ -27,12 +35,12 @@ FIGURES = {
 }
 
 
-def test_every_ratio_is_of_something_that_is_measured() -> None:
+def test_every_ratio_refers_to_measured_figures() -> None:
     names = {contender.name for contender in CONTENDERS}
     for ratio in RATIOS:
-        for workload, one in filter(None, (ratio.of, ratio.to)):
+        for workload, case in filter(None, (ratio.of, ratio.to)):
             assert workload in WORKLOADS
-            assert one in WORKLOADS[workload].contenders or one not in names
+            assert case in WORKLOADS[workload].contenders or case not in names
     assert all(set(workload.contenders) <= names for workload in WORKLOADS.values())
 
 
@@ -40,7 +48,9 @@ def test_every_ratio_is_of_something_that_is_measured() -> None:
     ("bound", "at_most", "holds"),
     [(2.0, False, True), (2.1, False, False), (2.0, True, True), (1.9, True, False)],
 )
-def test_a_ratio_holds_or_not(bound: float, at_most: bool, holds: bool) -> None:
+def test_a_ratio_is_compared_with_its_bound(
+    bound: float, at_most: bool, holds: bool
+) -> None:
     ratio = Ratio(
         "x",
         ("stdio_async", "mcp_trio"),
@@ -58,97 +68,128 @@ def test_a_ratio_holds_or_not(bound: float, at_most: bool, holds: bool) -> None:
     )
 
 
-def test_a_ratio_that_was_not_measured_says_so() -> None:
+def test_a_ratio_without_figures_is_shown_as_not_measured() -> None:
     [ratio] = [
-        one
-        for one in RATIOS
-        if (one.of[0], one.to_what) == ("stdio_async", "python_sdk")
+        ratio
+        for ratio in RATIOS
+        if ratio.of[0] == "stdio_async" and ratio.baseline == "python_sdk"
     ]
-    assert (ratio.value(FIGURES), ratio.holds(FIGURES), ratio.row(FIGURES)[2]) == (
-        None,
-        None,
-        "not measured",
-    )
+    assert ratio.value(FIGURES) is None
+    assert ratio.holds(FIGURES) is None
+    assert ratio.row(FIGURES).ratio == "not measured"
 
 
-def test_a_figure_without_a_bound_neither_passes_nor_fails() -> None:
+def test_a_ratio_without_a_bound_neither_passes_nor_fails() -> None:
     ratio = Ratio("x", ("stdio_async", "mcp_trio"), ("stdio_async", "typescript"), None)
     assert ratio.holds(FIGURES) is None
     assert ratio.row(FIGURES)[3:] == ("", "")
 
 
-def test_figures_for_people() -> None:
-    assert [
-        amount(1234.5, "calls/s"),
-        amount(0.0021, "s"),
-        amount(2.5e7, "B"),
-        amount(2500.0, "B"),
-    ] == [
-        "1,234 calls/s",
-        "2.1 ms",
-        "25.0 MB",
-        "2.5 kB",
+def test_figures_are_written_with_a_fitting_unit() -> None:
+    assert amount(1234.5, "calls/s") == "1,234 calls/s"
+    assert amount(0.0021, "s") == "2.1 ms"
+    assert amount(2.5e7, "B") == "25.0 MB"
+    assert amount(2500.0, "B") == "2.5 kB"
+
+
+@dataclass(frozen=True)
+class FakeWorkload:
+    """Returns figures, or raises, without measuring anything."""
+
+    name: str
+    outcome: dict[str, Figure] | Exception
+    unit = "calls/s"
+    contenders = ()
+    full_only = False
+
+    @property
+    def title(self) -> str:
+        return f"the row {self.name}"
+
+    def measure(
+        self, servers: Servers, contenders: Sequence[Contender], pace: Pace
+    ) -> dict[str, Figure]:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+def test_a_workload_that_fails_leaves_the_figures_of_the_others() -> None:
+    figure = {"mcp_trio": Figure(1.0, [1.0])}
+    workloads: list[Workload] = [
+        FakeWorkload("stuck", UsageError("the server has ended")),
+        FakeWorkload("broken", ZeroDivisionError("division by zero")),
+        FakeWorkload("wrk", Unavailable("no `wrk` on the PATH")),
+        FakeWorkload("empty", {}),
+        FakeWorkload("good", figure),
     ]
+    builds = Builds()
+    output = StringIO()
+    console = Console(file=output, width=200)
+    figures, failed = measure(workloads, QUICK, builds, console)
+    assert figures == {"good": figure}
+    assert failed == [
+        "the row stuck: the server has ended",
+        "the row broken: ZeroDivisionError('division by zero')",
+    ]
+    assert builds.left_out == {"the row wrk": "no `wrk` on the PATH"}
+    assert "failed: the row stuck: the server has ended" in output.getvalue()
+    assert "Traceback" in output.getvalue()
 
 
-# Charts need matplotlib, which the other tests do without.
+def test_a_contender_whose_package_is_missing_is_left_out() -> None:
+    by_name = {contender.name: contender for contender in CONTENDERS}
+    hypercorn = by_name["mcp_trio_hypercorn"]
+    unusable = replace(hypercorn, packages=("no-such-package",))
+    builds = build_all([by_name["mcp_trio"], unusable])
+    assert list(builds.built) == ["mcp_trio"]
+    assert builds.left_out == {hypercorn.name: "no-such-package is not installed"}
+
+
+def test_a_package_that_is_missing_has_no_version() -> None:
+    assert installed_version("no-such-package") is None
+    assert installed_version("trio") is not None
+
+
+# Charts need matplotlib, which the other tests do not use.
 @pytest.mark.integration
-def test_a_run_is_written_with_its_command_its_machine_and_what_was_left_out(
+def test_results_include_the_command_the_figures_and_what_was_left_out(
     tmp_path: Path,
 ) -> None:
-    roll = Roll(left_out={"go": "no `go` on the PATH"})
-    report.Document.of(FIGURES, roll, "python -m benchmarks").write(tmp_path)
+    builds = Builds(left_out={"go": "no `go` on the PATH"})
+    report.Document.of(FIGURES, builds, "python -m benchmarks").write(tmp_path)
     text = (tmp_path / "RESULTS.md").read_text()
     assert "`python -m benchmarks`, " in text
     assert "- left out: go: no `go` on the PATH" in text
     assert "| mcp_trio | 200 calls/s | 1 | 190 calls/s, 210 calls/s |" in text
-    assert (
-        json.loads((tmp_path / "results.json").read_text())["figures"]["stdio_async"][
-            "typescript"
-        ]["value"]
-        == 100.0
-    )
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["figures"]["stdio_async"]["typescript"]["value"] == 100.0
     assert (tmp_path / "chart-stdio.svg").read_text().count("200 calls/s") == 1
 
 
-def test_the_guard_reports_what_has_become_more_expensive(
+@pytest.mark.parametrize(
+    ("time", "instructions", "exit_code"),
+    [(6.3, 4.2, 0), (6.3, 4.3, 1), (6.5, 4.0, 1)],
+)
+def test_the_guard_fails_if_a_cost_exceeds_its_bound(
+    time: float,
+    instructions: float,
+    exit_code: int,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     costs = {"time": {"async": 5e-6}, "instructions": {"async": 60_000.0}}
     expected = {"time": {"async": 4.0}, "instructions": {"async": 4.0}}
-    assert (
-        guard.compare(
-            costs,
-            {"time": {"async": 6.3}, "instructions": {"async": 4.2}},
-            expected,
-            guard.MARGINS,
-        )
-        == 0
-    )
-    assert (
-        guard.compare(
-            costs,
-            {"time": {"async": 6.3}, "instructions": {"async": 4.3}},
-            expected,
-            guard.MARGINS,
-        )
-        == 1
-    )
-    assert (
-        guard.compare(
-            costs,
-            {"time": {"async": 6.5}, "instructions": {"async": 4.0}},
-            expected,
-            guard.MARGINS,
-        )
-        == 1
-    )
-    assert capsys.readouterr().out.count("TOO EXPENSIVE") == 2
+    multiples = {
+        "time": {"async": time},
+        "instructions": {"async": instructions},
+    }
+    assert guard.compare(costs, multiples, expected, guard.MARGINS) == exit_code
+    assert capsys.readouterr().out.count("TOO EXPENSIVE") == exit_code
 
 
 @pytest.mark.slow
 def test_a_workload_is_measured_and_reported(tmp_path: Path) -> None:
-    """Of ours and a floor, for which nothing has to be built."""
+    """The workload compares mcp_trio with a floor, which are not built."""
     command = [
         sys.executable,
         "-m",
@@ -174,21 +215,22 @@ def test_a_workload_is_measured_and_reported(tmp_path: Path) -> None:
         check=False,
     )
     assert "WebSocket, 50 at once" in done.stdout
-    figures = json.loads((tmp_path / "results.json").read_text())["figures"][
-        "websocket"
-    ]
-    assert all(
-        figures[name]["value"] > 1000 for name in ("mcp_trio", "floor_websocket")
-    )
-    assert all(figures[name]["about"]["errors"] == 0 for name in figures)
+    results = json.loads((tmp_path / "results.json").read_text())
+    figures = results["figures"]["websocket"]
+    assert set(figures) == {"mcp_trio", "floor_websocket"}
+    for figure in figures.values():
+        assert figure["value"] > 0
+        assert figure["about"]["errors"] == 0
 
 
-def test_an_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_workload_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     from benchmarks.__main__ import main
 
     with pytest.raises(SystemExit):
         main(["--only", "nosuch"])
-    assert "there is no workload nosuch, only stdio_async, " in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "--only: expected a workload (stdio_async, " in error
+    assert "got 'nosuch'" in error
 
 
 def test_what_a_deployment_needs_is_the_sum_of_what_its_parts_cost() -> None:

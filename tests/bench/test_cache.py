@@ -16,25 +16,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_by_default_it_is_in_the_home_folder(home: Path) -> None:
+def test_the_default_is_in_the_home_folder(home: Path) -> None:
     assert cache_folder() == home / ".cache" / "mcp_trio"
 
 
-def test_the_systems_variable_is_honored(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xdg_cache_home_is_honored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "elsewhere"))
     assert cache_folder() == home / "elsewhere" / "mcp_trio"
 
 
-def test_a_relative_path_in_the_systems_variable_is_ignored(
+def test_a_relative_xdg_cache_home_is_ignored(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert cache_folder() == home / ".cache" / "mcp_trio"
 
 
-def test_our_own_variable_takes_precedence(
+def test_mcp_trio_cache_takes_precedence(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "elsewhere"))

@@ -1,4 +1,4 @@
-"""A load of several recorded conversations, with the time that users think."""
+"""A load that consists of several recorded conversations, with thinking time."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ DEMO = [sys.executable, "-m", "mcp_trio", "run", "mcp_trio.demo"]
 
 
 def trace(*requests, revision=REVISION, every=0.0):
-    """Return a trace of requests, each with an empty result; one each so many seconds."""
+    """Return a trace of requests at intervals of some seconds, with empty results."""
     lines = []
     for id, (method, params) in enumerate(requests):
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
@@ -42,7 +42,7 @@ def test_users_think_as_long_as_in_the_trace_times_a_factor():
 def test_traces_of_other_revisions_are_left_out_of_a_mix():
     other = trace(*PINGS, revision="2024-11-05")
     assert len(conversations([trace(*LISTS), other], REVISION, 0.0)) == 1
-    with pytest.raises(UsageError, match="is of another revision than 2025-11-25"):
+    with pytest.raises(UsageError, match="expected revision 2025-11-25, got"):
         conversations([other], REVISION, 0.0)
 
 

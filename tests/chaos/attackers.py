@@ -1,4 +1,4 @@
-"""Clients that do harm, to see whether others notice.
+"""Clients that attack a server, to see whether others notice.
 
 Each function is an attack. It calls `ready` when its harm is done, or is under way, and
 goes on until its process is killed.
@@ -19,7 +19,8 @@ from tests.support.websocket import UPGRADE, masked
 from .victim import LARGE, Victim, again_and_again, call, listen, post, ready
 
 SSE = request("GET", "/sse", {"Accept": "text/event-stream"})
-# The option of Linux that makes a connection disappear without a word to the other side.
+# The option of Linux that makes a connection disappear without a word to the other
+# side.
 TCP_REPAIR = 19
 
 
@@ -39,7 +40,7 @@ async def flood(victim: Victim) -> None:
 
 
 async def take_descriptors(victim: Victim) -> None:
-    """Open many connections which listen or wait, and open each again when it ends."""
+    """Open many connections that listen or wait, and reopen each when it ends."""
     kinds = [post(listen()), post(call("wait", seconds=600)), b"", b"POST /mcp HTT"]
     count = 0
 
@@ -140,7 +141,7 @@ async def _everything(victim: Victim) -> AsyncIterator[Wire]:
 
 
 async def go_half_open(victim: Victim) -> None:
-    """Have connections in every state, half of them closed by this side alone."""
+    """Open connections in every state, half of them closed only by the client."""
     wires = await _in_every_state(victim)
     for wire in wires[::2]:
         await wire.stream.send_eof()

@@ -18,7 +18,8 @@ import trio
 from msgspec import Struct
 
 from mcp_trio.client import Client, connect
-from tests.support.deployment import free_port, nginx_of, running_nginx
+from tests.support.deployment import nginx_of, running_nginx
+from tests.support.ports import free_port
 
 from .faults import attacked
 from .process import ServerProcess, serving
@@ -27,7 +28,7 @@ from .process import ServerProcess, serving
 IN_TIME = 0.150
 # Seconds between two calls.
 INTERVAL = 0.1
-# Seconds of calls before the attack, and with it.
+# Seconds of calls before and during the attack.
 ALONE = 1.0
 ATTACKED = 6.0
 # Seconds without a reply after which it is lost.
@@ -36,12 +37,14 @@ PROXY = "127.0.0.1"
 
 
 class Attack(Struct, frozen=True):
-    """A known attack, by the name of its function, and what the other client calls."""
+    """A known attack, by the name of its function, and the tool that the other client
+    calls.
+    """
 
     title: str
     name: str
     tool: str = "add"
-    # The most descriptors that the server has; 0 is no limit.
+    # The server's limit of descriptors; 0 means no limit.
     descriptors: int = 0
 
 
@@ -75,12 +78,12 @@ class Observed(Struct):
 
 
 def missing_programs() -> list[str]:
-    """Return what is needed and not installed."""
+    """Return the needed programs that are not installed."""
     return [] if shutil.which("nginx") else ["nginx"]
 
 
 async def observe_all(folder: Path, chosen: Sequence[Attack]) -> bool:
-    """Let the attacks happen, print a table, and return whether all is well."""
+    """Run the attacks, print a table, and return whether all is well."""
     print("slowest call of another client, and the most that the server itself used")
     print(f"{'':<32}{'directly':>22}{'behind nginx':>22}")
     problems = []
@@ -102,7 +105,7 @@ async def observe_all(folder: Path, chosen: Sequence[Attack]) -> bool:
 
 
 async def observe(attack: Attack, folder: Path, *, behind_nginx: bool) -> Observed:
-    """Let one attack happen to a fresh server."""
+    """Run one attack against a new server."""
     options = ["--trusted-proxy", PROXY] if behind_nginx else []
     async with serving(folder, *options) as server:
         with ExitStack() as stack:
@@ -116,9 +119,9 @@ async def observe(attack: Attack, folder: Path, *, behind_nginx: bool) -> Observ
 
 @contextmanager
 def nginx_before(server: ServerProcess, folder: Path) -> Iterator[int]:
-    """Run nginx as the documentation configures it, but without TLS; yield its port."""
+    """Run nginx with the documentation's settings, without TLS. Yields its port."""
     port = free_port()
-    config = nginx_of("deploying.md", "mcp.conf", [server.port])
+    config = nginx_of("deployment.md", "mcp.conf", [server.port])
     lines = [
         line
         for line in config.splitlines()
@@ -155,7 +158,7 @@ async def _call_regularly(
     seconds: float,
     observed: Observed,
 ) -> None:
-    """Call the tool at regular times, and note how long each call takes."""
+    """Call the tool at regular intervals, and record how long each call takes."""
     start = trio.current_time()
     for number in range(round(seconds / INTERVAL)):
         await trio.sleep_until(start + number * INTERVAL)

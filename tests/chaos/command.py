@@ -1,4 +1,4 @@
-"""One fault after the other happens to a server under load.
+"""Inject one fault after the other into a server under load.
 
 After each, the replies that other clients got must all have been right and in time, and
 the server must hold no more than before: memory, descriptors, tasks, threads.
@@ -28,14 +28,14 @@ from .shared.command import SharedOutcome, survive_shared
 from .shared.faults import FAULTS as SHARED_FAULTS
 from .shared.faults import SharedFault
 
-# How often each client does each of its jobs before the first look, so that everything
-# is in use that is used at all.
+# How often each client does each of its jobs before the first measurement, so that
+# everything has been used.
 WARM_UP = 3
-# A reply may take so many times as long as the slowest one without a fault, in addition
-# to what the fault allows. This is for machines that are busy with other things.
+# A reply may take this many times as long as the slowest one without a fault, in
+# addition to the time that the fault allows. This is for busy machines.
 PATIENCE = 5
 SECONDS = 8.0
-# Problems of one kind that are printed.
+# The number of problems of one kind that are printed.
 MOST = 5
 
 
@@ -47,7 +47,7 @@ def say(line: str) -> None:
 async def survive(
     faults: Sequence[Fault], seconds: float, folder: Path
 ) -> list[Outcome]:
-    """Let the faults happen, and return how the server lived through each."""
+    """Inject the faults, and return how the server survived each."""
     outcomes = []
     async with (
         serving(folder, spec=SERVED_BRIEFLY, is_faulty=True) as server,
@@ -76,7 +76,9 @@ async def survive(
 
 
 async def warm_up(situation: Situation) -> None:
-    """Use everything, and note what is held, and what a reply takes, without a fault."""
+    """Use everything without a fault, and record what is held and how long replies
+    take.
+    """
     load = situation.load
     load.resume()
     await load.laps(WARM_UP)
@@ -86,12 +88,12 @@ async def warm_up(situation: Situation) -> None:
     if figures.wrong:
         raise RuntimeError(f"without any fault: {figures.wrong[:MOST]}")
     situation.calm = figures.slowest
-    await look(situation.server)  # so that what a look itself uses is there before
+    await look(situation.server)  # so that the objects of a measurement exist before it
     situation.before = await look(situation.server)
 
 
 async def live_through(fault: Fault, situation: Situation) -> Outcome:
-    """Let one fault happen."""
+    """Inject one fault."""
     server = situation.server
     before = situation.before
     logged = len(server.log)
@@ -128,10 +130,13 @@ def main() -> int:
     parser.add_argument(
         "--redis",
         action="store_true",
-        help="let the faults happen to two processes, and to the Redis that they share",
+        help="inject the faults into two processes and the Redis that they share",
     )
     parser.add_argument(
-        "words", nargs="*", metavar="WORD", help="only what has a word in its name"
+        "words",
+        nargs="*",
+        metavar="WORD",
+        help="only the faults with a word in their names",
     )
     options = parser.parse_args()
     missing = missing_programs()
@@ -165,12 +170,12 @@ def survive_with_redis(
 
 
 def has_word(name: str, words: Sequence[str]) -> bool:
-    """Return whether a name has one of the words, if there are any."""
+    """Return whether a name has one of the words, or whether no words are given."""
     return not words or any(word in name for word in words)
 
 
 def report_problems(outcomes: Sequence[Outcome | SharedOutcome]) -> int:
-    """Print what went wrong, and return the exit code."""
+    """Print the problems, and return the exit code."""
     failed = [outcome for outcome in outcomes if outcome.problems]
     calls = sum(outcome.figures.calls for outcome in outcomes)
     say(f"{len(outcomes) - len(failed)} of {len(outcomes)} survived; {calls:,} calls")

@@ -32,23 +32,23 @@ from .process import ServerProcess
 
 # The attackers' address. The other clients' is 127.0.0.1.
 ATTACKER = "127.0.0.2"
-# Seconds for a reply, on a machine that does other things too.
+# Seconds for a reply on a busy machine.
 IN_TIME = 5.0
-# Seconds in which everything has to be back. Idle threads end after ten.
+# Seconds until everything has to be released. Idle threads end after ten.
 SETTLE = 40.0
-# The same if the server has to find out by itself that a client is gone.
+# The same if the server has to detect that a client has disappeared.
 LONG = 120.0
-# Bytes that the allocator may keep if it had to put large blocks between small ones.
+# Bytes that the allocator may keep if large and small blocks are mixed.
 FRAGMENTED = 96 * MIB
 
 
 class Situation(Struct):
-    """What a fault happens to."""
+    """The server, and everything else that a fault may use."""
 
     server: ServerProcess
     load: Load
     folder: Path
-    seconds: float  # that a fault lasts
+    seconds: float  # the duration of a fault
     # Without a fault: what the server holds, and the seconds of the slowest reply.
     before: Held = Held()
     calm: float = 0.0
@@ -58,19 +58,19 @@ Inflict = Callable[[Situation], Awaitable[None]]
 
 
 class Fault(Struct, frozen=True):
-    """Something that goes wrong, and what it excuses."""
+    """Something that goes wrong, and the problems that it excuses."""
 
     name: str
     inflict: Inflict
     # Seconds within which every reply has to arrive.
     within: float = IN_TIME
-    # What a refusal says that this fault excuses: nothing, as a rule.
+    # The text of refusals that this fault excuses. Most excuse none.
     tolerates: str = "(?!)"
-    # Errors in the log that it excuses.
+    # Errors in the log that this fault excuses.
     logs: str = "(?!)"
     # Bytes of memory that may be kept.
     keeps: int = MORE_MEMORY
-    # Seconds after which everything has to be back.
+    # Seconds until everything has to be released.
     settle: float = SETTLE
     # Why it cannot happen here, or an empty text.
     unable: Callable[[], str] = lambda: ""
@@ -78,7 +78,7 @@ class Fault(Struct, frozen=True):
 
 @asynccontextmanager
 async def attacked(port: int, name: str) -> AsyncIterator[None]:
-    """Have a client do harm. In the end it is killed."""
+    """Run a client that attacks, and kill it at the end."""
     command = [sys.executable, "-m", "tests.chaos.attack", name]
     command += [str(port), ATTACKER]
     process = await trio.lowlevel.open_process(
@@ -97,7 +97,7 @@ async def attacked(port: int, name: str) -> AsyncIterator[None]:
 
 
 def by_client(name: str) -> Inflict:
-    """Return the fault that a client does harm."""
+    """Return a fault that is an attacking client."""
 
     async def inflict(situation: Situation) -> None:
         async with attacked(situation.server.port, name):
@@ -106,13 +106,13 @@ def by_client(name: str) -> Inflict:
     return inflict
 
 
-# What happens to the process
+# Faults of the process
 
 STOPPED = 2.0  # seconds
 
 
 async def stop_and_continue(situation: Situation) -> None:
-    """Give the process no time at all for a while."""
+    """Suspend the process for a while."""
     situation.server.send_signal(signal.SIGSTOP)
     await trio.sleep(STOPPED)
     situation.server.send_signal(signal.SIGCONT)
@@ -120,7 +120,9 @@ async def stop_and_continue(situation: Situation) -> None:
 
 
 async def too_few_descriptors(situation: Situation) -> None:
-    """Let the process open hardly any connection, while a client opens hundreds."""
+    """Limit the descriptors of the process, while a client opens hundreds of
+    connections.
+    """
     held = await look(situation.server)
     most = held.highest_descriptor + 1 + 16
     with situation.server.limited("nofile", most):
@@ -129,7 +131,7 @@ async def too_few_descriptors(situation: Situation) -> None:
 
 
 async def too_few_threads(situation: Situation) -> None:
-    """Let the system start hardly any thread, while a client needs a hundred."""
+    """Limit the threads of the user, while a client needs a hundred."""
     most = threads_of_server_user() + 4
     with situation.server.limited("nproc", most):
         async with attacked(situation.server.port, "take_threads"):
@@ -137,7 +139,7 @@ async def too_few_threads(situation: Situation) -> None:
 
 
 async def too_little_memory(situation: Situation) -> None:
-    """Let the process have hardly more address space, while a client wants much."""
+    """Limit the address space of the process, while a client requests much."""
     most = situation.server.address_space() + 64 * MIB
     with situation.server.limited("as", most):
         async with attacked(situation.server.port, "take_memory"):
@@ -151,14 +153,14 @@ async def clock_jumps(situation: Situation) -> None:
         await trio.sleep(situation.seconds / 4)
 
 
-# What happens to a recorder in front of the server
+# Faults of a recorder in front of the server
 
 DISK = 64 * 1024
 TO_FILL = 60.0  # seconds
 
 
 async def disk_is_full(situation: Situation) -> None:
-    """Fill the disk of a recorder, through which one more client talks."""
+    """Fill the disk of a recorder that one more client talks through."""
     with small_disk(situation.folder / "disk", DISK) as limit:
         trace = situation.folder / "disk" / "trace.jsonl"
         async with _recorder(situation, trace, limit) as (url, said):
@@ -176,7 +178,7 @@ async def disk_is_full(situation: Situation) -> None:
 async def _recorder(
     situation: Situation, trace: Path, limit: int | None
 ) -> AsyncIterator[tuple[str, bytearray]]:
-    """Run a recorder; yield its URL, and what it says on its standard error."""
+    """Run a recorder. Yields its URL, and its standard error."""
     command = [sys.executable, "-m", "mcp_trio", "record", "--output", str(trace)]
     command += ["--listen", "0", situation.server.url()]
     if limit is not None:
@@ -206,7 +208,7 @@ async def _collect(stream: trio.abc.ReceiveStream, into: bytearray) -> None:
 
 
 def why_no_repair() -> str:
-    """Return why no client can vanish here."""
+    """Return why no client can disappear here."""
     return "" if can_administer_network() else "needs the right CAP_NET_ADMIN"
 
 

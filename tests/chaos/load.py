@@ -1,4 +1,4 @@
-"""The clients whom a fault must not harm: one on each transport, with a bit of everything.
+"""The clients that a fault must not affect: one on each transport, with varied jobs.
 
 A client calls, checks the reply, waits a moment and calls again. Its session has to
 live through all faults: a client that has to connect again is a failure.
@@ -45,7 +45,7 @@ class Figures(Struct):
             self.slowest_is = name
 
 
-# What a client does
+# The jobs of a client
 
 
 async def add(client: Client, number: int) -> None:
@@ -99,7 +99,7 @@ COMMON: list[Job] = [add, echo, block, steps, read]
 
 
 class Wrong(Exception):
-    """A reply is not what it should be."""
+    """A reply is wrong."""
 
 
 def _expect(result: Result, text: str) -> None:
@@ -117,7 +117,7 @@ Open = Callable[[], AbstractAsyncContextManager[Any]]
 
 
 class Lane:
-    """A client that does its jobs in turn, again and again."""
+    """A client that repeats its jobs in turn."""
 
     def __init__(self, name: str, open: Open, jobs: list[Job]) -> None:
         self.name = name
@@ -126,7 +126,7 @@ class Lane:
 
 
 def reach(url: str, revision: str) -> Open:
-    """Return what connects a client to a URL."""
+    """Return a function that connects a client to a URL."""
 
     def open() -> AbstractAsyncContextManager[Client]:
         return connect(
@@ -164,7 +164,7 @@ def lanes_of(server: ServerProcess) -> list[Lane]:
 
 @asynccontextmanager
 async def _over_stdio(server: ServerProcess) -> AsyncIterator[Client]:
-    """Talk to the server on its standard input and output, which works once."""
+    """Talk to the server over stdio, which works once."""
     wire = server.wire
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.run)
@@ -176,11 +176,11 @@ async def _over_stdio(server: ServerProcess) -> AsyncIterator[Client]:
 
 
 class Load:
-    """All clients, and the figures of the fault that they live through now."""
+    """All clients, and the figures of the current fault."""
 
     def __init__(self, lanes: Sequence[Lane] = ()) -> None:
         self.figures = Figures()
-        # Refusals that the present fault excuses. Nothing matches this one.
+        # Refusals that the current fault excuses. This pattern matches nothing.
         self.tolerated = re.compile(r"(?!)")
         self.lanes = list(lanes)
         self.busy: set[str] = set()
@@ -188,20 +188,20 @@ class Load:
         self._go = trio.Event()
 
     async def run(self) -> None:
-        """Run all clients until cancelled. They begin when `resume` is called."""
+        """Run all clients until cancelled. They start when `resume` is called."""
         async with trio.open_nursery() as nursery:
             for lane in self.lanes:
                 nursery.start_soon(self._keep_connected, lane)
 
     def resume(self, tolerated: str = "(?!)") -> Figures:
-        """Let the clients go on, and return the figures that they fill in."""
+        """Let the clients continue, and return the figures that they fill in."""
         self.tolerated = re.compile(tolerated)
         self.figures = Figures()
         self._go.set()
         return self.figures
 
     async def laps(self, count: int) -> None:
-        """Wait until each client has done each of its jobs so many times."""
+        """Wait until each client has done each of its jobs this many times."""
         while any(self._laps.get(lane.name, 0) < count for lane in self.lanes):
             await trio.sleep(0.05)
 
@@ -213,13 +213,13 @@ class Load:
                 await trio.sleep(0.05)
 
     async def rest(self) -> None:
-        """Let the clients finish what they do, and wait until they have."""
+        """Let the clients finish their jobs, and wait until they have."""
         self._go = trio.Event()
         while self.busy:
             await trio.sleep(0.01)
 
     async def visit(self, lane: Lane) -> None:
-        """Let one more client take part until cancelled."""
+        """Add one more client until cancelled."""
         try:
             await self._keep_connected(lane)
         finally:
@@ -251,7 +251,7 @@ class Load:
             await trio.sleep(PAUSE)
 
     def judge(self, name: str, problem: Exception) -> None:
-        """Count a reply that is not the usual one."""
+        """Count an unusual reply."""
         if self.tolerated.search(str(problem)):
             self.figures.refused += 1
         else:

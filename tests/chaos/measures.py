@@ -1,4 +1,4 @@
-"""What the server's process holds, and what must be back after a fault."""
+"""What the server's process holds, and must have released after a fault."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .process import ServerProcess
 MIB = 2**20
 # Bytes of memory that the allocator may keep.
 MORE_MEMORY = 40 * MIB
-# How much more there may be of other things: connections that clients keep for their
-# next request, with two tasks each, threads that wait for the next call, and the
-# history of the streams of sessions, which is bounded.
+# How much other numbers may grow: by connections that clients keep for their next
+# request, with two tasks each, by threads that wait for the next call, and by the event
+# history of sessions, which is limited.
 ALLOWED = {
     "descriptors": 3,
     "tasks": 6,
     "threads": 6,
     "charged": MIB,
 }
-# Seconds between two looks.
+# Seconds between two measurements.
 INTERVAL = 0.5
 
 
 class Held(Struct, frozen=True):
-    """What a process holds."""
+    """The resources that a process holds."""
 
     memory: int = 0
     descriptors: int = 0
@@ -44,7 +44,7 @@ class Held(Struct, frozen=True):
     def more_than(
         self, before: Held, memory: int = MORE_MEMORY, **more: int
     ) -> list[str]:
-        """Return what there is more of than before, beyond what is allowed."""
+        """Return what has grown beyond what is allowed."""
         allowed = {**ALLOWED, "memory": memory, **more}
         found = []
         earlier = asdict(before)
@@ -58,7 +58,7 @@ class Held(Struct, frozen=True):
 
 
 async def look(server: ServerProcess) -> Held:
-    """Ask the server what it holds. Nothing else must be going on."""
+    """Ask the server what it holds. It must be idle."""
     async with connect(server.url(), timeout=30) as client:
         found: dict[str, Any] = (await client.call_tool("held")).structured
     gauges = await server.gauges()
@@ -75,7 +75,7 @@ async def look(server: ServerProcess) -> Held:
 async def look_until_back(
     server: ServerProcess, before: Held, memory: int, within: float
 ) -> Held:
-    """Look until there is no more than before, or until that has taken too long."""
+    """Measure until nothing has grown, or until a timeout."""
     deadline = trio.current_time() + within
     while True:
         held = await look(server)

@@ -1,7 +1,7 @@
 """Who the server is, and what this machine allows to do to it.
 
 The system limits the threads of a user, but not those of root. If root runs the test,
-the server is another user, who may read all files as root may.
+the server runs as another user that may read all files, like root.
 """
 
 import os
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
 
-# Nobody else is this user, so nobody else's threads count.
+# No other process belongs to this user, so no other threads count.
 LONELY = 64_321
 CAP_NET_ADMIN = 12
 FAKETIME = "/usr/lib/*/faketime/libfaketimeMT.so.1"
@@ -25,12 +25,12 @@ def is_root() -> bool:
 
 
 def server_user() -> int:
-    """Return the user whom the server belongs to."""
+    """Return the user that the server runs as."""
     return LONELY if is_root() else os.getuid()
 
 
 def as_server_user(command: Sequence[str]) -> list[str]:
-    """Return the command that does the same as the server's user."""
+    """Return a command that runs as the server's user."""
     if not is_root():
         return list(command)
     words = ["setpriv", f"--reuid={LONELY}", f"--regid={LONELY}", "--clear-groups"]
@@ -90,7 +90,7 @@ class Clock:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the process needs in its environment."""
+        """Return the environment variables that the process needs."""
         if not self.is_available():
             return {}
         return {
@@ -102,7 +102,7 @@ class Clock:
         }
 
     def set(self, seconds: int) -> None:
-        """Let the clock differ from the right time by so many seconds."""
+        """Set the offset of the clock, in seconds."""
         new = self._file.with_suffix(".new")
         new.write_text(f"{seconds:+d}\n", encoding="ascii")
         new.chmod(0o644)

@@ -1,4 +1,4 @@
-"""The server as a process, and what can be done to it from outside."""
+"""The server as a process, and ways to disturb it from outside."""
 
 import re
 import signal
@@ -24,7 +24,7 @@ SERVED_BRIEFLY = TESTS / "chaos" / "served_briefly.py"
 PATIENCE = 30.0
 # Lines of the log that are printed if it ends.
 LAST_WORDS = 40
-# Lines of the log that say more than that a request was refused.
+# Lines of the log that are more than a refused request.
 LOUD = re.compile(r"\b(ERROR|CRITICAL)\b|^Traceback|Fatal Python error")
 
 
@@ -50,7 +50,7 @@ class ServerProcess:
 
     @property
     def wire(self) -> LineWire:
-        """The wire to its standard input and output. To be made once."""
+        """Return the wire to its stdin and stdout. It can be made once."""
         assert self._process.stdio is not None
         stdio = self._process.stdio
         return LineWire(stdio.send_stream, stdio.receive_stream, self._process)
@@ -79,7 +79,7 @@ class ServerProcess:
         self._log_has_ended.set()
 
     async def last_words(self) -> str:
-        """Say how the process has ended."""
+        """Describe how the process has ended."""
         with trio.move_on_after(PATIENCE):
             await self._log_has_ended.wait()
         lines = [line.decode(errors="replace") for line in self.log[-LAST_WORDS:]]
@@ -87,12 +87,12 @@ class ServerProcess:
         return "\n".join([f"the server has ended with the exit code {code}:", *lines])
 
     def loud_lines(self, since: int, excused: str) -> list[str]:
-        """Return the errors in the log, from one line on, that nothing excuses."""
+        """Return the errors in the log, from a line on, that are not excused."""
         lines = [line.decode(errors="replace") for line in self.log[since:]]
         errors = [line for line in lines if LOUD.search(line)]
         return [line for line in errors if not re.search(excused, line)]
 
-    # What can be done to it
+    # Disturbing it
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal."""
@@ -100,7 +100,7 @@ class ServerProcess:
 
     @contextmanager
     def limited(self, resource: str, most: int) -> Iterator[None]:
-        """Let the process have less of a resource, by its name in `prlimit`."""
+        """Limit a resource of the process, by its name in `prlimit`."""
         shown = self._prlimit(f"--{resource}", "--output=SOFT", "--noheadings", "--raw")
         before = shown.strip()
         self._prlimit(f"--{resource}={most}:")
@@ -124,7 +124,7 @@ class ServerProcess:
 
     def time_used(self) -> float:
         """Return the seconds of processor time that the process has used."""
-        # As clock_getcpuclockid(3) makes it, for which Python has no function.
+        # Python has no function for this formula of clock_getcpuclockid(3).
         return time.clock_gettime(~self.pid << 3 | 2)
 
     async def gauges(self) -> dict[str, float]:
@@ -156,7 +156,7 @@ async def serving(
     pipes: dict[str, Any] = dict.fromkeys(
         ("stdin", "stdout", "stderr"), subprocess.PIPE
     )
-    # If the process crashes, its last words say where.
+    # If the process crashes, its stderr says where.
     environment = {**ENVIRONMENT, "PYTHONFAULTHANDLER": "1", **(variables or {})}
     if is_faulty:
         environment |= clock.environment

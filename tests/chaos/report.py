@@ -25,7 +25,7 @@ COLUMNS: list[Column] = [
 
 
 class Outcome(Struct):
-    """How the server has lived through a fault."""
+    """How the server survived a fault."""
 
     fault: str
     figures: Figures

@@ -1,4 +1,4 @@
-"""The server that the faults happen to: a tool of each kind, and one that looks inside."""
+"""The server for the faults: a tool of each kind, and one that reports resources."""
 
 import gc
 import os
@@ -74,14 +74,14 @@ async def confirm(ctx: Context) -> str:
 
 @server.tool(task="optional", poll_interval=0.05)
 async def later(ctx: Context) -> str:
-    """Be a task for clients that know tasks."""
+    """Run as a task, for clients that declare tasks."""
     await trio.sleep(0.1)
     return "done later"
 
 
 @server.tool
 async def held() -> dict[str, int]:
-    """Say what the process holds, after whatever can be freed is freed."""
+    """Report what the process holds, after releasing everything unused."""
     gc.collect()
     descriptors = [int(name) for name in os.listdir("/proc/self/fd")]
     return {

@@ -18,7 +18,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def here(folder, monkeypatch, capfd):
-    """Runs a command in this process; gives its exit code and what it wrote."""
+    """Run a command in this process. Returns its exit code and its output."""
     for variable in [name for name in os.environ if name.startswith("MCP_TRIO_")]:
         monkeypatch.delenv(variable)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -170,7 +170,7 @@ WRONG = {
     "no object, and within": (
         "everything",
         "at:=1 at.x=2",
-        "at.x: at is also given a value, not an object",
+        "at.x: expected at to be an object, got a value too",
     ),
     "bad JSON": ("everything", "text:={", "text:={: expected JSON: "),
     "no file": (

@@ -1,8 +1,8 @@
-"""Each wrong option, variable and file is one line: what was expected, what was given, and what to do."""
+"""A wrong option, variable or file causes one line that says how to correct it."""
 
 import pytest
 
-# What is typed after `mcp-trio`, and what the line says.
+# The arguments of `mcp-trio`, and the line.
 OPTIONS = {
     "run server.py --http abc": "--http: expected [HOST:]PORT such as 8000 or 127.0.0.1:8000, got 'abc'",
     "run server.py --http 70000": "--http: expected a port between 0 and 65535, got '70000'",
@@ -52,7 +52,7 @@ OPTIONS = {
 
 TARGETS = {
     "frobnicate": "expected a command (run, ",
-    "run missing.py": "missing.py: there is no such file (looked in ",
+    "run missing.py": "missing.py does not exist (looked in ",
     "run server.py:nothing": "server.py has no 'nothing'; its Server objects are: server.py:server",
     "run https://example.org": "run: expected a SPEC, got a URL; to inspect it, run: mcp-trio inspect https://example.org",
     "inspect http://": "expected a URL such as http://127.0.0.1:8000/mcp, got 'http://': it has no host",
@@ -77,7 +77,7 @@ VARIABLES = {
 
 
 def assert_says(answer, says):
-    """Assert that a command has failed with this one line on stderr, and nothing else."""
+    """Check that a command has failed with only this line on stderr."""
     code, out, err = answer
     assert (code, out.replace("printed at import\n", "")) == (2, "")
     lines = [
@@ -91,17 +91,17 @@ def assert_says(answer, says):
 
 
 @pytest.mark.parametrize(("line", "says"), OPTIONS.items(), ids=OPTIONS)
-def test_a_wrong_option(here, line, says):
+def test_a_wrong_option_is_named_in_the_error(here, line, says):
     assert_says(here(*line.split()), says)
 
 
 @pytest.mark.parametrize(("line", "says"), TARGETS.items(), ids=TARGETS)
-def test_a_wrong_target_or_argument(here, line, says):
+def test_a_wrong_target_or_argument_is_named_in_the_error(here, line, says):
     assert_says(here(*line.split()), says)
 
 
 @pytest.mark.parametrize(("variable", "says"), VARIABLES.items(), ids=VARIABLES)
-def test_a_wrong_variable(here, monkeypatch, variable, says):
+def test_a_wrong_variable_is_named_in_the_error(here, monkeypatch, variable, says):
     name, _, value = variable.partition("=")
     monkeypatch.setenv(name, value)
     assert_says(here("run", "server.py"), says)

@@ -128,7 +128,7 @@ def test_a_second_signal_ends_at_once(folder):
     with serving(folder, "run", "server.py", "--grace", "60") as process:
         begin(process, call(1, "wait", seconds=0.1), call(2, "wait_for_ever"))
         process.send_signal(signal.SIGINT)
-        assert hear(process)["id"] == 1  # the first one has been taken in by now
+        assert hear(process)["id"] == 1  # the first one has been processed by now
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
 
@@ -137,7 +137,7 @@ def test_sigterm_that_a_parent_repeats_counts_as_one(folder):
     with serving(folder, "run", "server.py", "--grace", "60") as process:
         begin(process, call(1, "wait", seconds=0.1), call(2, "wait", seconds=0.5))
         process.send_signal(signal.SIGTERM)
-        assert hear(process)["id"] == 1  # the first one has been taken in by now
+        assert hear(process)["id"] == 1  # the first one has been processed by now
         process.send_signal(signal.SIGTERM)
         assert hear(process)["id"] == 2
         assert process.wait(PATIENCE) == 0
@@ -232,7 +232,7 @@ def test_the_end_of_input_ends_what_does_not_finish_within_the_grace(folder):
 @pytest.mark.parametrize("kind", ["pipes", "sockets"])
 @pytest.mark.parametrize("tool", ["wait_for_ever", "block"])
 def test_without_a_parent_the_server_ends_without_a_grace(folder, kind, tool):
-    """Its ends of the pipes are closed with it, which is all that a server sees of it."""
+    """The server only notices that the pipes are closed."""
     with serving_on(kind, folder, "run", "server.py", "--grace", "60") as (
         process,
         to_server,
@@ -378,12 +378,12 @@ def test_the_log_goes_to_stderr_from_its_level_on(folder):
 # Mistakes
 
 MISTAKES = {
-    "no such file": (("run", "nothing.py"), ["nothing.py", "no such file"]),
+    "no such file": (("run", "nothing.py"), ["nothing.py", "does not exist"]),
     "broken file": (("run", "broken.py"), ["ZeroDivisionError", "broken.py, line 1"]),
     "no such object": (("run", "server.py:other"), ["'other'", "server.py:server"]),
     "nobody at a WebSocket": (
         ("inspect", "ws://127.0.0.1:9/mcp"),
-        ["ws://127.0.0.1:9/mcp cannot be opened: nobody"],
+        ["ws://127.0.0.1:9/mcp cannot be opened: all attempts"],
     ),
     "unknown command": (
         ("serve",),
@@ -405,7 +405,7 @@ MISTAKES = {
     "a command to run": (("run", "--", "python"), ["inspect -- python"]),
     "inspect: no such file": (
         ("inspect", "nothing.py"),
-        ["nothing.py", "no such file"],
+        ["nothing.py", "does not exist"],
     ),
     "inspect: nobody there": (
         ("inspect", "http://127.0.0.1:1/mcp"),
@@ -429,7 +429,10 @@ MISTAKES = {
     ),
     "work: no store": (
         ("work", "server.py"),
-        ["work: expected a store", "--store redis://127.0.0.1:6379/0"],
+        [
+            "work: expected the --store that the servers use",
+            "--store redis://127.0.0.1:6379/0",
+        ],
     ),
     "inspect: gone at once": (
         ("inspect", "--", sys.executable, "-c", ""),
@@ -494,7 +497,7 @@ def test_a_mistake_is_reported_in_one_line(folder, here, mistake):
 def test_work_needs_tasks(folder, here):
     code, _, err = here("work", "server.py", "--store", "redis://127.0.0.1:1/0")
     assert (code, err.count("\n")) == (2, 1)
-    assert "work: no tool of 'test' has `task=`" in err
+    assert "work: expected a tool with `task=` in 'test', found none" in err
 
 
 def test_a_wrong_environment_variable_is_reported_by_its_name(
@@ -667,7 +670,7 @@ def test_one_interrupt_ends_a_call_without_a_word(folder):
 
 @contextmanager
 def terminal(folder, *arguments):
-    """A process whose stdin and stderr are a terminal."""
+    """Run a process whose stdin and stderr are a terminal."""
     ours, its = pty.openpty()
     try:
         with serving(folder, *arguments, stdin=its, stderr=its) as process:
@@ -740,7 +743,7 @@ def test_the_version_is_printed(here):
 
 
 def places(process, count):
-    """The URLs that a server says it serves on."""
+    """Return the URLs that a server prints."""
     return [process.stderr.readline().decode().split()[-1] for _ in range(count)]
 
 
@@ -775,7 +778,7 @@ def test_the_port_of_websocket_has_nothing_else(tmp_path):
         assert ask(place, "GET", "/here").startswith(b"HTTP/1.1 426 ")
         assert ask(place, "GET", "/here", f"Host: {place}").startswith(
             b"HTTP/1.1 400 "
-        )  # a second one
+        )  # a second signal
         assert ask(place, "GET", "/mcp").startswith(b"HTTP/1.1 404 ")
         trio.run(call_at, url, "2025-11-25")
 
@@ -823,7 +826,8 @@ UPGRADE = (
 )
 
 
-# With other tests beside it, this one can only tell that the grace is not waited for twice.
+# With other tests beside it, this one can only tell that the grace is not waited for
+# twice.
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [pytest.param(1, marks=pytest.mark.load), 2.8])
 def test_a_signal_stops_the_busiest_server_soon_after_the_grace(folder, seconds):

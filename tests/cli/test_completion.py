@@ -21,7 +21,7 @@ FLAGS_OF_CALL = ["--help", "--json", "--revision"]
 
 @pytest.fixture
 def complete(here):
-    """The words that the last one of a line may become; a blank at the end begins a new one."""
+    """Return the completions of the last word. After a space, it is empty."""
     return lambda line: completed(COMMANDS, line.split(" "))
 
 
@@ -67,7 +67,7 @@ def test_tools_of_a_file_are_completed_and_then_their_arguments(complete, capfd)
     assert complete("call server.py add ") == ["a=", "b="]
     assert complete("call server.py add a=1 ") == ["b="]
     assert complete("bench server.py ad") == ["add"]
-    assert capfd.readouterr() == ("", "")  # what a file prints is no word
+    assert capfd.readouterr() == ("", "")  # output of a file is not a completion
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_an_unknown_shell_is_reported(here):
 
 
 def in_bash(folder, typed, until):
-    """What a person sees who types that into bash."""
+    """Return the completions that bash shows for a line."""
     ours, its = pty.openpty()
     environment = {
         **ENVIRONMENT,

@@ -15,7 +15,7 @@ FILE = "from mcp_trio import Server\nserver = Server('my server')\n@server.tool\
 
 @pytest.fixture
 def place(folder, monkeypatch):
-    """A working directory with a server in it."""
+    """Change to a folder that has a server."""
     monkeypatch.chdir(folder)
     (folder / "server.py").write_text(FILE, encoding="utf-8")
     return folder
@@ -23,7 +23,7 @@ def place(folder, monkeypatch):
 
 @pytest.fixture
 def config(here, place, monkeypatch):
-    """Runs the command where it must succeed; what it prints."""
+    """Run the command, which must succeed, and return its output."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
 
     def run(*arguments):
@@ -280,7 +280,7 @@ MISTAKES = {
         "server.py --for cursur",
         "cursor, vscode, windsurf, got 'cursur' (did you mean cursor?)",
     ),
-    "no such file": ("nothing.py", "nothing.py: there is no such file"),
+    "no such file": ("nothing.py", "nothing.py does not exist"),
     "no server": ("empty.py", "has no Server object"),
     "a URL in place of a SPEC": (
         URL,
@@ -292,7 +292,7 @@ MISTAKES = {
     ),
     "a URL where none may be": (
         f"--http {URL}",
-        "the file of claude-desktop cannot hold a URL",
+        "the file of claude-desktop does not support URLs",
     ),
     "a URL without a name": (
         f"--http {URL} --for cursor",
@@ -384,7 +384,7 @@ def test_an_environment_variable_that_is_given_wins(config, place):
         ("server.py --env A-B=secret", "--env: expected KEY=VALUE, got 'A-B'"),
         (
             f"--http {URL} --name a --for cursor --env A=secret",
-            "--env and --http exclude each other",
+            "--env: cannot be combined with --http",
         ),
     ],
 )

@@ -19,10 +19,9 @@ from mcp_trio.cli.run_options import (
     SETTINGS,
     SWITCHES,
     fill_from_environment,
+    resolve_places,
     run_arguments,
-    settle_places,
 )
-from mcp_trio.client.errors import RemoteError
 from mcp_trio.load_spec import UsageError
 from tests.support.command_line import ENVIRONMENT, PATIENCE, command
 from tests.support.paths import TRACES
@@ -34,7 +33,7 @@ def where(*arguments):
     run_arguments(parser)
     options = parser.parse_args(arguments)
     fill_from_environment(options)
-    settle_places(options)
+    resolve_places(options)
     return options.stdio, options.http, options.ws
 
 
@@ -192,7 +191,7 @@ def at_terminal(folder, *arguments, columns=80, **environment):
     os.close(its)
     seen = b""
     try:
-        with suppress(OSError):  # Linux says so at the end
+        with suppress(OSError):  # Linux reports this only at the end
             while chunk := os.read(ours, 4096):
                 seen += chunk
     finally:
@@ -211,7 +210,7 @@ def test_a_terminal_gets_colours_and_lines_that_fit(tmp_path):
     assert max(map(len, plain.splitlines())) <= 60
 
 
-# Bars on what takes long
+# Progress bars
 
 
 TOLD = """
@@ -235,7 +234,7 @@ def test_progress_is_a_bar_that_is_gone_in_the_end(folder, pairs, far):
     seen = at_terminal(folder, "call", "told.py", "work", *pairs, NO_COLOR="1")
     assert far in seen
     assert seen.endswith("done\n")
-    assert "\x1b[2K" in seen[seen.rindex(far) :]  # the line is taken away
+    assert "\x1b[2K" in seen[seen.rindex(far) :]  # the line is erased
 
 
 @pytest.mark.thorough
@@ -296,7 +295,7 @@ MISTAKES = {
     "no UTF-8": ("run binary.py", "binary.py, line 1)"),
     "a variable that is empty": (
         "run :",
-        "got ':': '' cannot be the name of an object",
+        "got ':': '' is not a valid name",
     ),
     "a URL to serve": (
         "run http://127.0.0.1:1/mcp",
@@ -328,7 +327,7 @@ MISTAKES = {
     ),
     "nobody at HTTP": (
         "inspect http://127.0.0.1:1/mcp",
-        "no answer from the server: all attempts to connect to",
+        "no reply from the server: all attempts to connect to",
     ),
     "nobody at HTTP+SSE": (
         "inspect http://127.0.0.1:1/sse",
@@ -405,7 +404,9 @@ def test_a_port_that_is_taken_is_named(here, folder, line):
 
 
 def speaks(answer):
-    """A program that answers the first connection with that; its port."""
+    """Run a program that answers the first connection with these bytes. Yields its
+    port.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():
@@ -422,37 +423,37 @@ BROKEN = {
         "http",
         "/mcp",
         b"SSH-2.0\r\n",
-        "no answer from the server: the answer is not HTTP",
+        "no reply from the server: the response is not valid HTTP",
     ),
     "another protocol for HTTP+SSE": (
         "http",
         "/sse",
         b"SSH-2.0\r\n",
-        "the answer is not HTTP",
+        "the response is not valid HTTP",
     ),
     "no TLS": (
         "https",
         "/mcp",
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        "the connection broke: [SSL",
+        "the connection was lost: [SSL",
     ),
     "no TLS for HTTP+SSE": (
         "https",
         "/sse",
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        "the connection broke: [SSL",
+        "the connection was lost: [SSL",
     ),
     "nothing for HTTP+SSE": (
         "http",
         "/sse",
         b"",
-        "the server closed the connection without an answer",
+        "the server closed the connection without a response",
     ),
     "a page": (
         "http",
         "/mcp",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<p>\r\n",
-        "not a JSON-RPC message: <p>",
+        "expected a JSON-RPC message, got: <p>",
     ),
     "another page": (
         "http",
@@ -464,7 +465,7 @@ BROKEN = {
         "http",
         "/sse",
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",
-        "HTTP 404, no event stream",
+        "expected an event stream that begins with an endpoint, got HTTP 404",
     ),
 }
 
@@ -501,21 +502,22 @@ def test_a_reader_that_stops_early_is_not_an_error(tmp_path, arguments):
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
-def test_errors_of_a_server_are_printed_with_what_to_type(monkeypatch, capsys):
-    def refuses(options):
-        raise RemoteError(
-            {"code": -32600, "message": "Authorization: expected Bearer TOKEN"}
-        )
+UNAUTHORIZED = (
+    b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32600, '
+    b'"message": "Authorization: expected Bearer TOKEN"}}'
+)
 
-    monkeypatch.setattr("mcp_trio.cli.version.version", refuses)
-    assert main(["version"]) == 2
-    assert (
-        capsys.readouterr()
-        .err.rstrip()
-        .endswith(
-            "expected Bearer TOKEN (-32600); pass a token with --token or MCP_TRIO_TOKEN"
-        )
+
+def test_errors_of_a_server_are_printed_with_what_to_type(here):
+    head = b"HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\n"
+    length = b"Content-Length: %d\r\n\r\n" % len(UNAUTHORIZED)
+    port = speaks(head + length + UNAUTHORIZED)
+    code, out, err = here("inspect", f"http://127.0.0.1:{port}/mcp")
+    assert (code, out) == (2, "")
+    expected = (
+        "expected Bearer TOKEN (-32600); pass a token with --token or MCP_TRIO_TOKEN"
     )
+    assert err.rstrip().endswith(expected)
 
 
 # Options that exclude each other
@@ -526,8 +528,8 @@ def test_errors_of_a_server_are_printed_with_what_to_type(monkeypatch, capsys):
     [
         ("", "--workers: expected --http or --ws"),
         ("--stdio --http 0", "--workers: expected --http or --ws"),
-        ("--http 0 --reload", "--reload shows or changes one process only"),
-        ("--http 0 --console 0", "--console shows or changes one process only"),
+        ("--http 0 --reload", "--reload: cannot be combined with --workers"),
+        ("--http 0 --console 0", "--console: cannot be combined with --workers"),
     ],
 )
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no workers at all")

@@ -14,7 +14,7 @@ MAKES = "from mcp_trio import Server\n"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """An empty working directory, and an interpreter that forgets what was imported from it."""
+    """Change to an empty folder, and forget modules that are imported from it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -92,7 +92,7 @@ def test_a_module_is_found_from_the_working_directory(folder):
 def test_a_package_in_the_working_directory_is_a_module(folder):
     write(folder, "package/__init__.py", f"{MAKES}server = Server('a')")
     assert load("package").info.name == load("package:server").info.name == "a"
-    assert "is a directory" in problem("./package")
+    assert "got a directory" in problem("./package")
 
 
 def test_what_a_file_defines_can_be_pickled(folder):
@@ -121,16 +121,16 @@ def test_a_main_block_is_not_run(folder):
 
 
 WRONG = {
-    "no such file": ("nothing.py", "", ["nothing.py", "no such file"]),
-    "a directory": (".", "", ["is a directory", "server.py"]),
+    "no such file": ("nothing.py", "", ["nothing.py", "does not exist"]),
+    "a directory": (".", "", ["got a directory", "server.py"]),
     "no Python file": ("notes.txt", "", ["notes.txt", "not a Python file"]),
-    "no such module": ("nothing", "", ["no module 'nothing'"]),
-    "no such submodule": ("json.nothing", "", ["no module 'json.nothing'"]),
+    "no such module": ("nothing", "", ["the module 'nothing' exists"]),
+    "no such submodule": ("json.nothing", "", ["the module 'json.nothing' exists"]),
     "neither": ("what ever", "", ["neither a file nor a module"]),
     "bad name": (
         "weather:1st",
         "",
-        ["'weather:1st'", "'1st' cannot be the name of an object"],
+        ["'weather:1st'", "'1st' is not a valid name"],
     ),
     "bad syntax": (
         "weather.py",
@@ -224,7 +224,7 @@ def test_a_file_with_relative_imports_is_pointed_to_its_module(folder, package):
     assert "ImportError: attempted relative import" in message
     assert f"{package}/main.py, line 2" in message
     assert message.endswith(
-        f"; it is a module of a package: use {package}.main instead of {package}/main.py"
+        f"; the file belongs to a package: use {package}.main instead of {package}/main.py"
     )
     assert load(f"{package}.main").info.name == "a"
 
@@ -263,4 +263,4 @@ def load_problem_in(folder, spec):
 def test_a_failing_relative_import_within_a_package_has_no_such_hint(folder):
     write(folder, "srv/__init__.py", "")
     write(folder, "srv/main.py", f"{MAKES}from . import missing")
-    assert "it is a module of a package" not in problem("srv.main")
+    assert "the file belongs to a package" not in problem("srv.main")

@@ -56,7 +56,7 @@ def check_by_schema(revision: str, sent: list[Json], printed: list[Json]) -> Non
 
 
 def opening(revision: str) -> list[Json]:
-    """What comes before the first request."""
+    """Return the messages before the first request."""
     return (
         [initialize(revision, id=1), notification("notifications/initialized")]
         if revision in OPENING
@@ -74,7 +74,7 @@ def weather(revision: str, arguments: Json) -> list[Json]:
 
 
 def last_of(printed: list[Json], revision: str) -> Json:
-    """The reply to the last request, where there is one for each."""
+    """Return the reply to the last request, when all are answered."""
     assert [message["id"] for message in printed] == (
         [1, 2] if revision in OPENING else [2]
     )

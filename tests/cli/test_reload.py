@@ -50,7 +50,7 @@ async def subtract(a: int, b: int) -> str:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory with a server, and an interpreter that forgets what was imported from it."""
+    """Change to a folder with a server, and forget modules imported from it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -75,14 +75,14 @@ def loaded(spec="changing.py"):
 
 @asynccontextmanager
 async def client_of(server):
-    """A client that has been heard, so that it hears what happens from now on."""
+    """Return a client that has sent a request, so that it gets notifications."""
     async with connect_here(server, REVISION) as client:
         await client.ping()
         yield client
 
 
 async def told(client):
-    """What the client has heard, when nobody does anything more."""
+    """Return the notifications of a client, when all tasks are blocked."""
     await trio.testing.wait_all_tasks_blocked()
     return [message["method"].split("/")[1] for message in client.heard]
 
@@ -165,7 +165,7 @@ WRONG = {
     "no server": ("del server\n", ["no Server object"]),
     "a name twice": (
         "server.add_tool(add)\n",
-        ["there is a tool 'add' already", "line 24"],
+        ["the tool 'add' already exists", "line 24"],
     ),
 }
 
@@ -227,7 +227,7 @@ def test_a_module_of_a_package_is_loaded_afresh_with_its_neighbours(folder):
     text = "from .inner.names import NAME\nfrom mcp_trio import Server\nserver = Server('a')\nserver.tool(name=NAME)"
     write(folder, text + "(lambda: '')", "package/module.py")
     server, reloader = loaded("package.module:server")
-    assert reloader._folders() == {
+    assert reloader.folders() == {
         str(folder / "package"),
         str(folder / "package" / "inner"),
     }
@@ -241,7 +241,7 @@ def test_libraries_and_environments_are_not_loaded_afresh(folder):
         sys.path.append(str(folder / place))
     write(folder, "import library_v, library_n\n" + FILE)
     _, reloader = loaded()
-    assert list(reloader._modules()) == ["changing"]
+    assert list(reloader.modules()) == ["changing"]
 
 
 async def test_the_server_that_the_file_names_is_the_one_that_runs(
@@ -263,7 +263,7 @@ async def test_the_server_that_the_file_names_is_the_one_that_runs(
             "add",
             "grow",
             "later",
-        ]  # the file never had it, so that it is not gone from it
+        ]  # the file never had it, so it was not removed
         assert {*await told(client)} == {"tools"}
 
 
@@ -337,7 +337,7 @@ def test_what_is_not_the_users_is_not_watched(folder):
         loaded("mcp_trio.demo")
 
 
-# As users have it: a process, and clients on each transport
+# The command as a process, and clients on each transport
 
 
 SLOW_TOOL = """
@@ -351,7 +351,7 @@ async def wait(seconds: float) -> str:
 
 
 class Heard:
-    """One client on one transport, and how long it took it to hear."""
+    """A client on one transport, and the time until its notification."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -366,7 +366,7 @@ class Heard:
 @pytest.mark.slow
 @pytest.mark.parametrize("spec", ["changing.py", "changing"])
 async def test_a_changed_file_is_served_within_a_second_on_all_transports(folder, spec):
-    """A call that runs meanwhile finishes, and each client that is connected hears of the change."""
+    """A running call finishes, and each connected client is notified of the change."""
     write(folder, FILE + SLOW_TOOL)
     command = [
         sys.executable,
@@ -479,7 +479,7 @@ async def test_a_reloaded_file_serves_its_pages_and_skills_as_they_are_now(
         write(folder, "<p>newer", "page.html")
         write_skill(folder, "tea", "Black tea.")
         paths = [folder / "page.html", folder / "skills" / "tea" / "SKILL.md"]
-        reloader.read_again_and_print(paths)
+        reloader.reread_and_print(paths)
         assert (await client.read_resource("ui://page/main"))[0]["text"] == "<p>newer"
         assert ("tea", "Black tea.") in await skills_of(client)
 
@@ -493,7 +493,7 @@ async def test_skills_that_were_added_to_a_file_stay(folder, autojump_clock):
         assert reloader.reload() == ["tools"]
         assert await skills_of(client) == [("tea", "Tea.")]
         write_skill(folder, "coffee", "Coffee.")
-        reloader.read_again_and_print([folder / "skills" / "coffee"])
+        reloader.reread_and_print([folder / "skills" / "coffee"])
         assert ("coffee", "Coffee.") in await skills_of(client)
 
 

@@ -1,4 +1,4 @@
-"""`run --skills`: a folder of skills without any Python, or beside a SPEC."""
+"""`run --skills`: a folder of skills without Python code, or in addition to a SPEC."""
 
 import subprocess
 import sys
@@ -21,7 +21,7 @@ async def add(a: int, b: int) -> int:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory with a folder of skills."""
+    """Change to a folder that has a folder of skills."""
     monkeypatch.chdir(tmp_path)
     skill = tmp_path / "recipes" / "tea"
     skill.mkdir(parents=True)
@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def failed(*arguments, **variables):
-    """What the command says when it fails."""
+    """Return the error of the command."""
     done = subprocess.run(
         [sys.executable, "-m", "mcp_trio", "run", *arguments],
         env={**ENVIRONMENT, **variables},
@@ -69,7 +69,7 @@ def test_what_is_wrong_is_one_line(folder):
     path = folder / "recipes" / "tea" / "SKILL.md"
     path.write_text("---\nname: tea\n  a: [\n---\n", encoding="utf-8")
     assert failed("--skills", "recipes") == (
-        f"mcp-trio: error: --skills: {path}, line 3: not valid YAML: mapping values "
+        f"mcp-trio: error: --skills: {path}, line 3: expected valid YAML: mapping values "
         "are not allowed here\n"
     )
 

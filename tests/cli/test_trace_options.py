@@ -1,4 +1,4 @@
-"""The options of record and replay: what is redacted, asked, refused."""
+"""The options of record and replay: redaction, confirmation, errors."""
 
 import json
 import os
@@ -128,12 +128,12 @@ def test_a_replay_of_a_server_that_is_loaded_here_asks_nothing(recorded, capsys)
     assert "Each replay" not in capsys.readouterr().err
 
 
-# Reviewing what differs
+# Reviewing differences
 
 
 @pytest.fixture
 def differing(folder):
-    """A trace with two values that the server does not say."""
+    """Return a trace with two values that the server does not send."""
     result = {"name": "log in", "arguments": {"password": "hunter2", "pin": "12"}}
     answer = {"jsonrpc": "2.0", "id": 1, "result": result}
     rows = [
@@ -160,7 +160,7 @@ def read_terminal(terminal):
 
 
 def review(typed):
-    """Run `replay --update` at a terminal; return its exit code and what it printed."""
+    """Run `replay --update` at a terminal. Returns its exit code and its output."""
     ours, theirs = pty.openpty()
     words = [*MCP_TRIO, "replay", "--update", *STDIO]
     with subprocess.Popen(
@@ -201,7 +201,7 @@ def test_an_update_asks_about_each_change_at_a_terminal(
     done, out = review(typed)
     result = read(differing).lines[1].content["result"]
     assert (result["name"], result["arguments"]["pin"]) == (name, pin)
-    assert "Take it? [y]es, [n]o, [a]ll, [q]uit: " in out
+    assert "Accept it? [y]es, [n]o, [a]ll, [q]uit: " in out
     assert done == code
 
 

@@ -107,7 +107,7 @@ def recorded(folder, recording_of_stdio):
 
 @pytest.fixture
 def broken(recorded):
-    """The same, with one character changed in what the server says."""
+    """Return the trace with one character of the server's messages changed."""
     text = recorded.read_text(encoding="utf-8")
     recorded.write_text(text.replace('"text":"3"', '"text":"4"'), encoding="utf-8")
     return recorded
@@ -221,7 +221,7 @@ def test_a_command_is_started_for_each_replay(recorded, capsys, monkeypatch):
         (["nowhere.jsonl"], "nowhere.jsonl cannot be read: No such file or directory"),
         (
             ["one.jsonl", "nowhere.py"],
-            "could not be replayed over stdio: nowhere.py: there is no such file",
+            "could not be replayed over stdio: nowhere.py does not exist",
         ),
         (
             ["one.jsonl", "--", "./nowhere"],
@@ -229,7 +229,7 @@ def test_a_command_is_started_for_each_replay(recorded, capsys, monkeypatch):
         ),
         (
             ["one.jsonl", "--over", "ws", "--", "cat"],
-            "nothing to replay: no trace can be replayed over a transport",
+            "nothing to replay: no trace can be replayed over a transport of this",
         ),
         (["empty"], "empty: expected traces (*.jsonl) in this folder, found none"),
         (["server.py"], "expected a trace (*.jsonl, or a folder) before the target"),
@@ -242,7 +242,7 @@ def test_a_command_is_started_for_each_replay(recorded, capsys, monkeypatch):
         (["one.jsonl", "--timeout", "0"], "more than 0 seconds"),
         (
             ["cut.jsonl"],
-            "cut.jsonl:3: cut off in mid-line; the 2 lines before it are whole",
+            "cut.jsonl:3: truncated in the middle of a line; the 2 lines before it are complete",
         ),
         ([], "the following arguments are required: TRACE"),
     ],
@@ -310,7 +310,7 @@ def test_where_nothing_was_said_no_trace_is_left(folder, server):
 
 @contextmanager
 def recording(*arguments):
-    """A recorder that stands on a port; its URL."""
+    """Run a recorder that listens on a port. Yields its URL."""
     process = subprocess.Popen(
         command("record", "-o", "new.jsonl", *arguments),
         stderr=subprocess.PIPE,
@@ -362,7 +362,7 @@ def test_of_a_trace_that_is_cut_off_what_there_is_is_shown(recorded, capsys):
     assert main(["show", "one.jsonl"]) == 2
     both = capsys.readouterr()
     assert "tools/call" in both.out
-    assert "cut off in mid-line" in both.err
+    assert "truncated in the middle of a line" in both.err
 
 
 def test_show_reports_a_file_that_is_not_a_trace(folder, capsys):

@@ -65,7 +65,7 @@ async def test_tools_with_invalid_headers_are_left_out_and_logged(
         listed = [tool["name"] for tool in await client.list_tools()]
     assert listed == list(VALID)
     for name in (*INVALID, "nested", "twice"):
-        assert f"tool {name!r} is left out" in caplog.text
+        assert f"ignoring tool {name!r}" in caplog.text
 
 
 async def test_in_a_session_the_keyword_means_nothing() -> None:
@@ -124,7 +124,7 @@ async def test_a_version_is_changed_once_for_each_request() -> None:
 async def test_without_a_common_version_the_error_is_raised(supported: Any) -> None:
     peer = Peer(supported, refusals=10)
     async with talk(peer, NEWEST) as client:
-        with trio.fail_after(5), pytest.raises(RemoteError):
+        with trio.fail_after(30), pytest.raises(RemoteError):
             await client.list_tools()
     assert len(peer.versions) == 1
 

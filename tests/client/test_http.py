@@ -17,6 +17,7 @@ from mcp_trio.client.target import connect
 from mcp_trio.client.websocket import open_websocket
 from mcp_trio.transports.http.server import serve_http
 from mcp_trio.transports.websocket import serve_websocket
+from tests.support.ports import refusing_port
 
 STREAMABLE = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 OLDEST = ["2024-10-07", "2024-11-05"]
@@ -49,7 +50,7 @@ def make_routing_server():
 
     @server.tool
     async def meet(people: int) -> str:
-        """Wait until so many calls run at the same time."""
+        """Wait until this many calls run at the same time."""
         present.append(people)
         if len(present) == people:
             server.full.set()
@@ -73,7 +74,7 @@ def make_routing_server():
 
 @asynccontextmanager
 async def serving(server=None):
-    """A server on the native host; its address."""
+    """Run a server on the native host. Yields its address."""
     server = server or make_routing_server()
 
     async def upgrade(stream, head, principal, token, address, headers):
@@ -104,7 +105,7 @@ async def client_over(way, revision, server=None, **options):
         "sse": ("http", "/sse"),
         "ws": ("ws", "/mcp"),
     }[way]
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with (
             serving(server) as address,
             connect(f"{scheme}://{address}{path}", revision, **options) as client,
@@ -233,7 +234,7 @@ async def through_relay(revision):
     async with serving() as address, trio.open_nursery() as nursery:
         relay = Relay(address)
         front = await nursery.start(relay.serve)
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             async with connect(f"http://{front}/mcp", revision) as client:
                 yield relay, client
         nursery.cancel_scope.cancel()
@@ -282,11 +283,10 @@ async def test_an_answer_that_is_not_of_the_protocol_is_an_error():
 
 
 async def test_a_server_that_is_not_there_is_an_error():
-    async with serving() as address:
-        pass
-    async with connect(f"http://{address}/mcp", "2026-07-28") as client:
-        with trio.fail_after(30), pytest.raises(RemoteError):
-            await client.call_tool("add", {"a": 1, "b": 2})
+    with refusing_port() as port:
+        async with connect(f"http://127.0.0.1:{port}/mcp", "2026-07-28") as client:
+            with trio.fail_after(30), pytest.raises(RemoteError):
+                await client.call_tool("add", {"a": 1, "b": 2})
 
 
 async def test_bytes_in_place_of_a_text_frame_are_handed_on(nursery):
@@ -324,7 +324,10 @@ async def test_an_evil_origin_never_gets_a_websocket():
 
 @asynccontextmanager
 async def saying(*answers):
-    """A server that answers one connection after the other with bytes, and closes each; the heads of the requests."""
+    """Run a server that answers each connection with the next bytes, and closes it.
+
+    Yields its address, and the heads of the requests.
+    """
     heads = []
 
     async def answer(stream):
@@ -339,7 +342,7 @@ async def saying(*answers):
         [listener] = await nursery.start(
             partial(trio.serve_tcp, answer, 0, host="127.0.0.1")
         )
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             yield f"http://127.0.0.1:{listener.socket.getsockname()[1]}", heads
         nursery.cancel_scope.cancel()
 
@@ -357,18 +360,21 @@ def events(*data, **options):
 
 REPLY = '{"jsonrpc":"2.0","id":0,"result":{"tools":[]}}'
 NO_MESSAGES = {
-    "an event": (events("hello"), "this is not a JSON-RPC message: hello"),
+    "an event": (events("hello"), "expected a JSON-RPC message, got: hello"),
     "a later event": (
         events('{"jsonrpc":"2.0","method":"a"}', "<p>\\n</p>"),
-        "this is not a JSON-RPC message: <p>",
+        "expected a JSON-RPC message, got: <p>",
     ),
-    "a body": (answered("<html>\n\n<p>"), "this is not a JSON-RPC message: <html> <p>"),
-    "a number": (answered("5"), "this is not a JSON-RPC message: 5"),
-    "numbers": (answered("[5]"), "this is not a JSON-RPC message: [5]"),
-    "depth": (answered("[" * 100_000), "this is not a JSON-RPC message: [[["),
+    "a body": (
+        answered("<html>\n\n<p>"),
+        "expected a JSON-RPC message, got: <html> <p>",
+    ),
+    "a number": (answered("5"), "expected a JSON-RPC message, got: 5"),
+    "numbers": (answered("[5]"), "expected a JSON-RPC message, got: [5]"),
+    "depth": (answered("[" * 100_000), "expected a JSON-RPC message, got: [[["),
     "no text": (
         b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 3\r\n\r\n"\xff"',
-        "this is not a JSON-RPC message: ",
+        "expected a JSON-RPC message, got: ",
     ),
     "a body cut off": (
         answered(REPLY, length=1000),
@@ -425,7 +431,9 @@ async def test_how_long_to_wait_before_coming_back_is_remembered(autojump_clock)
 
 @asynccontextmanager
 async def memory_server(times, **answers):
-    """A client of a server in memory, which has answers to each method in turn, and notes when it was asked."""
+    """Return a client whose server has fixed answers for each method, and records
+    times.
+    """
 
     class InMemory(Connections):
         async def connect(self):
@@ -447,7 +455,7 @@ async def memory_server(times, **answers):
             aclosing(HttpWire("http://there/mcp")) as wire,
             trio.open_nursery() as wire.nursery,
         ):
-            wire._connections = InMemory("http://there/mcp")
+            wire.connections = InMemory("http://there/mcp")
             async with talk(wire, "2025-11-25") as client:
                 yield client
             wire.nursery.cancel_scope.cancel()
@@ -467,6 +475,6 @@ async def test_an_end_of_http_and_sse_in_the_middle_is_an_end_of_the_conversatio
 async def test_a_server_that_accepts_and_never_answers_is_given_up(autojump_clock):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        with pytest.raises(OSError, match="nobody answers within 30 s"):
+        with pytest.raises(OSError, match="no reply from the server within 30 s"):
             async with connect(url, "2025-11-25"):
                 pass

@@ -1,4 +1,4 @@
-"""FastMCP's own client in the conversation of python_client.py, with the same arguments.
+"""FastMCP's own client, with the conversation and arguments of python_client.py.
 
 Run it with an interpreter that has the package `fastmcp`: see install.py.
 """
@@ -25,7 +25,7 @@ from python_client import Opened, main, plain
 
 @asynccontextmanager
 async def connected(arguments: argparse.Namespace) -> AsyncIterator[Opened]:
-    """As the Python SDK 2.x does, on which it stands, it asks `server/discover` first."""
+    """It sends `server/discover` first, like the Python SDK 2.x, its base."""
     mode = "legacy" if arguments.sse or arguments.revision == "legacy" else "auto"
     async with Client(
         transport(arguments), mode=mode, elicitation_handler=go_to_berlin
@@ -55,12 +55,12 @@ def transport(arguments: argparse.Namespace) -> ClientTransport:
 async def go_to_berlin(
     message: str, response_type: Any, params: Any, context: Any
 ) -> dict[str, Any]:
-    """The user's answer, whatever the server asks."""
+    """Answer as the user, whatever the question is."""
     return {"city": "Berlin", "days": 2}
 
 
 def spoken_to_like_the_sdk(client: Client[Any]) -> SimpleNamespace:
-    """Its methods that give whole results, under the names that the SDK has for them."""
+    """Its methods that return whole results, under the SDK's names."""
     names = "list_tools list_resources list_resource_templates list_prompts read_resource get_prompt complete"
     methods = {name: getattr(client, f"{name}_mcp") for name in names.split()}
 

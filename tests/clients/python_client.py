@@ -1,8 +1,10 @@
 """The official Python SDK's client, 1.x or 2.x, in one conversation with an MCP server.
 
-python python_client.py [--revision legacy|newest] (-- COMMAND... | --url URL | --sse URL)
+python python_client.py [--revision legacy|newest] (-- COMMAND... | --url URL | --sse
+URL)
 
-Prints what it saw as one JSON object. Run it with an interpreter that has the package `mcp`: see install.py.
+It prints the results as one JSON object. Run it with an interpreter that has the
+package `mcp`: see install.py.
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ Connect = Callable[[argparse.Namespace], AbstractAsyncContextManager[Opened]]
 
 
 def main(connect: Connect | None = None) -> None:
-    """One conversation, by a client of this SDK, or of one that is built on it."""
+    """Have one conversation, with a client of this SDK or one that is built on it."""
     warnings.simplefilter(
         "ignore"
-    )  # 2.x marks as deprecated what its newest revision has dropped, such as ping
+    )  # 2.x deprecates methods that its newest revision has removed, such as ping
     connect = connect or (connected_1 if IS_VERSION_1 else connected_2)
     report = asyncio.run(
         asyncio.wait_for(serve_conversation(parsed_arguments(), connect), SECONDS)
@@ -65,7 +67,8 @@ async def serve_conversation(
     async with connect(arguments) as (client, report, has_ping):
         if has_ping:
             await client.send_ping()
-        # The tools come first: from their list the SDK takes the output schemas that it checks the results against.
+        # The SDK validates results by the output schemas in the list of tools, so list
+        # them first.
         return {
             "sdk": f"python {version('mcp')}",
             **report,
@@ -100,7 +103,7 @@ async def tools(client: Any) -> dict[str, Any]:
 
 
 async def counted(client: Any) -> dict[str, Any]:
-    """What a tool tells while it works, and then."""
+    """Call a tool, and return its progress and its result."""
     told: list[Any] = []
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
@@ -114,7 +117,7 @@ async def counted(client: Any) -> dict[str, Any]:
 
 
 async def go_to_berlin(context: Any, params: Any) -> ElicitResult:
-    """The user's answer, whatever the server asks."""
+    """Answer as the user, whatever the question is."""
     return ElicitResult(action="accept", content={"city": "Berlin", "days": 2})
 
 
@@ -122,7 +125,7 @@ CAN_ANSWER: dict[str, Any] = {"elicitation_callback": go_to_berlin}
 
 
 async def resources(client: Any, capabilities: dict[str, Any]) -> dict[str, Any]:
-    """The resources of a server that says it has them, and what is in the first."""
+    """Return the resources of a server that has them, and the content of the first."""
     if "resources" not in capabilities:
         return {"resources": []}
     listed = await everything(client.list_resources, "resources")
@@ -140,7 +143,7 @@ async def resources(client: Any, capabilities: dict[str, Any]) -> dict[str, Any]
 
 
 async def prompts(client: Any, capabilities: dict[str, Any]) -> dict[str, Any]:
-    """The prompts of a server that says it has them, and what the first, which is about a city, says."""
+    """Return the prompts of a server that has them, and the messages of the first."""
     if "prompts" not in capabilities:
         return {"prompts": []}
     listed = await everything(client.list_prompts, "prompts")
@@ -163,7 +166,7 @@ async def prompts(client: Any, capabilities: dict[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def connected_1(arguments: argparse.Namespace) -> AsyncIterator[Opened]:
-    """1.x has the handshake alone, so `--revision` changes nothing."""
+    """1.x always sends `initialize`, so `--revision` changes nothing."""
     async with (
         transport(arguments) as (read, write, *_),
         mcp.ClientSession(read, write, **CAN_ANSWER) as session,
@@ -175,7 +178,7 @@ async def connected_1(arguments: argparse.Namespace) -> AsyncIterator[Opened]:
 
 @asynccontextmanager
 async def connected_2(arguments: argparse.Namespace) -> AsyncIterator[Opened]:
-    """2.x in its default mode asks `server/discover` first, and takes the handshake where that fails."""
+    """By default, 2.x sends `server/discover`, and `initialize` if that fails."""
     legacy = arguments.sse or arguments.revision == "legacy"
     async with mcp.Client(
         transport(arguments), mode="legacy" if legacy else "auto", **CAN_ANSWER
@@ -196,7 +199,7 @@ def transport(arguments: argparse.Namespace) -> AbstractAsyncContextManager[Any]
     if arguments.sse:
         return sse_client(arguments.sse)
     command, *rest = arguments.command
-    # Left alone, the SDK hands the server six variables of its own choice.
+    # By default, the SDK passes only six variables to the server.
     return mcp.stdio_client(
         mcp.StdioServerParameters(command=command, args=rest, env=dict(os.environ))
     )
@@ -205,7 +208,7 @@ def transport(arguments: argparse.Namespace) -> AbstractAsyncContextManager[Any]
 async def everything(
     list_page: Callable[..., Awaitable[Any]], field: str
 ) -> list[dict[str, Any]]:
-    """The items of all pages."""
+    """Return the items of all pages."""
     items: list[dict[str, Any]] = []
     cursor = None
     while True:
@@ -217,7 +220,7 @@ async def everything(
 
 
 async def outcome(call: Awaitable[Any]) -> dict[str, Any]:
-    """A call that should go wrong: as a JSON-RPC error, or as a result that says so."""
+    """Return how a call fails: with a JSON-RPC error, or with a result."""
     try:
         result = plain(await call)
     except SDK_ERROR as error:
@@ -240,7 +243,7 @@ def text_of(result: dict[str, Any]) -> str:
 
 
 def plain(model: Any) -> dict[str, Any]:
-    """A pydantic model as it stood on the wire: the two versions differ in the names of the fields."""
+    """Return a pydantic model as JSON. The two versions have different field names."""
     fields: dict[str, Any] = model.model_dump(
         mode="json", by_alias=True, exclude_none=True
     )

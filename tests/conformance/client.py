@@ -25,7 +25,7 @@ SAMPLES: Json = {"string": "us-west1", "integer": 5, "number": 3, "boolean": Tru
 
 
 async def main(url: str) -> None:
-    """Do what the scenario asks for."""
+    """Run a scenario."""
     if SCENARIO in SCENARIOS:
         await SCENARIOS[SCENARIO](url)
     else:
@@ -63,7 +63,7 @@ async def only_list(url: str) -> None:
 
 
 async def discover(url: str) -> None:
-    """Ask what the server can do, and list its tools."""
+    """Send `server/discover`, and list the tools."""
     async with opened(url) as client:
         await client.request("server/discover")
         await client.list_tools()

@@ -1,7 +1,9 @@
-"""The client scenarios of the official suite: `python -m tests.conformance.client_scenarios`.
+"""Run the client scenarios of the official suite.
 
-Those that need an OAuth login are left out: `mcp_trio.client` takes a token, and leaves
-the login to the program. So are those of extensions.
+    python -m tests.conformance.client_scenarios
+
+Scenarios with an OAuth login are left out, because `mcp_trio.client` takes a token and
+leaves the login to the program. So are the scenarios of extensions.
 """
 
 import json
@@ -62,7 +64,7 @@ def main() -> int:
 def run_scenario(
     suite: list[str], scenario: str, revision: str
 ) -> tuple[int, list[str]]:
-    """Run one scenario. Returns how many checks passed, and what is wrong."""
+    """Run one scenario. Returns the number of passed checks, and the problems."""
     command = [*suite, "client", "--command", f"{sys.executable} {CLIENT}"]
     command += ["--scenario", scenario, "--spec-version", revision]
     with tempfile.TemporaryDirectory() as folder:

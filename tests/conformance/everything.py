@@ -1,7 +1,7 @@
-"""The server that the official conformance suite expects: the names and the answers are the suite's.
+"""The server that the official conformance suite expects, with its names and answers.
 
-Each of its tools, resources and prompts shows one thing that a server can do. `python -m tests.conformance` starts it
-and runs the suite against it.
+Each of its tools, resources and prompts shows one thing that a server can do. `python
+-m tests.conformance` starts it and runs the suite against it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ PNG, WAV = png(1), wav(440.0)
 PAUSE = 0.05  # seconds, between two things that a tool says
 
 
-# Content. The first tool is the one that the suite calls, without arguments, where it needs any tool at all.
+# Content. The first tool is the one that the suite calls, without arguments, where it
+# needs any tool at all.
 
 
 @server.tool

@@ -38,10 +38,11 @@ from mcp_trio.trace.targets import _in_process
 from mcp_trio.transports.http import hypercorn_host
 from tests.support.http_wire import HEADERS, Signals, Site, make_server, message
 from tests.support.http_wire import request as http_request
+from tests.support.reachable import reachable
 
 ALL = [revision.name for revision in REVISIONS]
 OPENING = next(revision.name for revision in reversed(REVISIONS) if revision.opens)
-PATIENCE = 5.0
+PATIENCE = 30.0
 SAID = {"role": "assistant", "content": {"type": "text", "text": "A cat"}, "model": "I"}
 ROUTES = [
     ("GET", "/"),
@@ -58,8 +59,8 @@ ROUTES = [
 ]
 
 
-class There(Site):
-    """A console on loopback."""
+class ConsoleSite(Site):
+    """A console that listens on loopback."""
 
     def __init__(self, server: Server, url: str, stopping: trio.Event) -> None:
         super().__init__(server, urlsplit(url).port or 0, stopping)
@@ -67,42 +68,42 @@ class There(Site):
         self.token = url.rpartition("=")[2]
 
     @property
-    def known(self) -> dict[str, str]:
+    def authorization(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
     @asynccontextmanager
-    async def page(self, revision: str = OPENING) -> AsyncIterator["Open"]:
+    async def page(self, revision: str = OPENING) -> AsyncIterator["Page"]:
         async with self.wire() as wire:
             await wire.send(
-                http_request("GET", f"/events?revision={revision}", self.known)
+                http_request("GET", f"/events?revision={revision}", self.authorization)
             )
             assert (await wire.head()).status == 200
-            page = Open(self, wire)
-            yield page
+            yield Page(self, wire)
 
 
-class Open:
-    """A page that is open: what it is told, and what it says."""
+class Page:
+    """An open page: the messages it receives, and the requests it sends."""
 
-    def __init__(self, there: There, wire: Any) -> None:
-        self._there, self._wire = there, wire
-        self._begun = b""
-        self.told: list[Any] = []
+    def __init__(self, site: ConsoleSite, wire: Any) -> None:
+        self._site = site
+        self._wire = wire
+        self._rest = b""
+        self.messages: list[Any] = []
         self.rows: list[Any] = []
         self._keys = count(1)
         self.id = ""
 
     async def until(self, key: str, value: Any = None) -> Any:
-        """The next that it is told of a kind."""
+        """Return the next message of a kind."""
         while True:
-            for told in self.told:
+            for told in self.messages:
                 if key in told and value in (None, told[key]):
-                    self.told.remove(told)
+                    self.messages.remove(told)
                     return told
             await self._more()
 
     async def row(self, *words: str) -> Any:
-        """The first message with all these words in its text."""
+        """Return the first row with all these words in its text."""
         while True:
             for row in self.rows:
                 if all(word in row["text"] for word in words):
@@ -111,21 +112,24 @@ class Open:
 
     async def _more(self) -> None:
         chunk = await self._wire.chunk()
-        assert chunk, "the page's life has ended"
-        *lines, self._begun = (self._begun + chunk).split(b"\n")
-        for told in map(json.loads, filter(None, lines)):
+        assert chunk, "the page was closed"
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in filter(None, lines):
+            told = json.loads(line)
             if "opened" in told:
-                self.id, self.talk = told["opened"]["page"], told["opened"]["talk"]
-            self.rows += [told["row"]] if "row" in told else []
-            self.told.append(told)
+                self.id = told["opened"]["page"]
+                self.talk = told["opened"]["talk"]
+            if "row" in told:
+                self.rows.append(told["row"])
+            self.messages.append(told)
 
-    async def post(self, act: str, **wanted: Any) -> int:
+    async def post(self, act: str, **body: Any) -> int:
         if not self.id:
             await self.until("opened")
-        body = json.dumps({"page": self.id, **wanted}).encode()
-        return (
-            await self._there.send("POST", f"/{act}", self._there.known, body)
-        ).status
+        data = json.dumps({"page": self.id, **body}).encode()
+        headers = self._site.authorization
+        response = await self._site.send("POST", f"/{act}", headers, data)
+        return response.status
 
     async def begin(self, tool: str, **arguments: Any) -> str:
         key = f"call-{next(self._keys)}"
@@ -147,14 +151,14 @@ class Open:
 
 
 @asynccontextmanager
-async def console(server: Server) -> AsyncIterator[There]:
+async def console(server: Server) -> AsyncIterator[ConsoleSite]:
     stopping = trio.Event()
     with trio.fail_after(4 * PATIENCE):
         async with server.running(), trio.open_nursery() as nursery:
             url = await nursery.start(
                 partial(serve_console, server, "127.0.0.1", 0, stopping=stopping)
             )
-            yield There(server, url, stopping)
+            yield ConsoleSite(server, url, stopping)
             nursery.cancel_scope.cancel()
 
 
@@ -177,80 +181,80 @@ def asking() -> Server:
     return server
 
 
-# Who may come in
+# Access
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES[6:])
 async def test_nothing_is_served_without_the_token(method: str, path: str) -> None:
-    """CVE-2025-49596: an inspector that listened without asking for a token ran what any page told it to."""
-    async with console(make_server()) as there:
+    """As in CVE-2025-49596, where any page could use an inspector without a token."""
+    async with console(make_server()) as site:
         for token in (
             {},
             {"Authorization": "Bearer wrong"},
-            {"Authorization": f"Bearer {there.token}x"},
+            {"Authorization": f"Bearer {site.token}x"},
         ):
-            refused = await there.send(
+            refused = await site.send(
                 method, path, token, b"{}" if method == "POST" else b""
             )
             assert refused.status == 401
-            assert there.token.encode() not in refused.body
-        for query in ("?token=", f"?token={there.token}"):
-            assert (await there.send(method, path + query, {})).status == 401
-        async with there.wire() as wire:
+            assert site.token.encode() not in refused.body
+        for query in ("?token=", f"?token={site.token}"):
+            assert (await site.send(method, path + query, {})).status == 401
+        async with site.wire() as wire:
             await wire.send(
                 http_request(
-                    method, path, there.known, b"{}" if method == "POST" else b""
+                    method, path, site.authorization, b"{}" if method == "POST" else b""
                 )
             )
             assert (await wire.head()).status != 401
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_other_names_and_other_sites_are_refused(method: str, path: str) -> None:
-    async with console(make_server()) as there:
+async def test_foreign_hosts_and_origins_are_refused(method: str, path: str) -> None:
+    async with console(make_server()) as site:
         for headers, status in (
             ({"Host": "evil.example"}, 421),
-            ({"Host": f"evil.example:{there.port}"}, 421),
+            ({"Host": f"evil.example:{site.port}"}, 421),
             ({"Host": "192.0.2.1"}, 421),
             (
-                {"Host": f"localhost:{there.port}", "Origin": "https://evil.example"},
+                {"Host": f"localhost:{site.port}", "Origin": "https://evil.example"},
                 403,
             ),
-            ({"Host": f"localhost:{there.port}", "Origin": "null"}, 403),
+            ({"Host": f"localhost:{site.port}", "Origin": "null"}, 403),
             (
                 {
-                    "Host": f"localhost:{there.port}",
-                    "Origin": f"http://localhost:{there.port + 1}",
+                    "Host": f"localhost:{site.port}",
+                    "Origin": f"http://localhost:{site.port + 1}",
                 },
                 403,
             ),
         ):
             assert (
-                await there.send(method, path, {**there.known, **headers})
+                await site.send(method, path, {**site.authorization, **headers})
             ).status == status
         own = {
-            **there.known,
-            "Host": f"localhost:{there.port}",
-            "Origin": f"http://localhost:{there.port}",
+            **site.authorization,
+            "Host": f"localhost:{site.port}",
+            "Origin": f"http://localhost:{site.port}",
         }
-        async with there.wire() as wire:
+        async with site.wire() as wire:
             await wire.send(
                 http_request(method, path, own, b"{}" if method == "POST" else b"")
             )
             assert (await wire.head()).status not in (403, 421)
 
 
-async def test_the_assets_are_the_same_for_everybody() -> None:
-    async with console(make_server()) as there:
+async def test_the_assets_do_not_depend_on_the_client() -> None:
+    async with console(make_server()) as site:
         for method, path in ROUTES[:6]:
-            plain = await there.send(method, path, {})
-            with_token = await there.send(method, f"{path}?token={there.token}", {})
+            plain = await site.send(method, path, {})
+            with_token = await site.send(method, f"{path}?token={site.token}", {})
             assert plain.status == with_token.status == 200
             assert plain.body == with_token.body
-            assert there.token.encode() not in plain.body
+            assert site.token.encode() not in plain.body
 
 
-async def test_the_page_runs_and_loads_nothing_but_its_own() -> None:
+async def test_the_page_loads_only_its_own_scripts_and_styles() -> None:
     console = Console(make_server(), MessageTap())
     client = console.app.test_client()
     for _, path in ROUTES[:6]:
@@ -274,11 +278,11 @@ async def test_the_page_runs_and_loads_nothing_but_its_own() -> None:
         )
 
 
-async def test_two_consoles_have_two_tokens() -> None:
+async def test_each_console_has_its_own_token() -> None:
     assert len({Console(make_server(), MessageTap()).token for _ in range(20)}) == 20
 
 
-async def test_an_address_for_others_has_to_be_given_and_is_warned_of(
+async def test_a_public_address_must_be_given_and_causes_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     server, stopping = make_server(), trio.Event()
@@ -303,7 +307,7 @@ async def test_an_address_for_others_has_to_be_given_and_is_warned_of(
         ("a.example", ["localhost", "a.example:80"], ["192.0.2.2", "b.example"]),
     ],
 )
-async def test_only_names_that_no_foreign_page_can_have_are_served(
+async def test_only_local_host_names_are_served(
     host: str, names: list[str], others: list[str]
 ) -> None:
     console = Console(make_server(), MessageTap(), host)
@@ -319,22 +323,22 @@ async def test_only_names_that_no_foreign_page_can_have_are_served(
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_a_page_speaks_any_revision(revision: str) -> None:
-    async with console(make_server()) as there, there.page(revision) as page:
+    async with console(make_server()) as site, site.page(revision) as page:
         assert (await page.until("opened"))["opened"]["revision"] == revision
         done = await page.call("add", a=1, b=2)
         assert "3" in json.dumps(done["result"])
         await page.row('"tools/call"', '"add"')
 
 
-async def test_a_call_that_fails_says_so() -> None:
-    async with console(make_server()) as there, there.page() as page:
+async def test_a_failed_call_shows_its_error() -> None:
+    async with console(make_server()) as site, site.page() as page:
         assert (await page.call("nothing"))["error"]["code"] == -32602
         assert (await page.call("add", a="x"))["result"]["isError"] is True
 
 
-async def test_progress_passes_and_a_call_is_cancelled() -> None:
+async def test_progress_is_shown_until_a_call_is_cancelled() -> None:
     signals = Signals()
-    async with console(make_server(signals)) as there, there.page() as page:
+    async with console(make_server(signals)) as site, site.page() as page:
         key = await page.begin("step_and_wait")
         await page.row("notifications/progress", key)
         assert await page.post("cancel", key=key) == 202
@@ -345,16 +349,20 @@ async def test_progress_passes_and_a_call_is_cancelled() -> None:
 
 
 async def test_a_call_is_cancelled_before_it_has_begun() -> None:
-    async with console(make_server()) as there, there.page() as page:
+    async with console(make_server()) as site, site.page() as page:
         await page.until("opened")
         body = {"page": page.id, "key": "early"}
         wanted = json.dumps(
             {**body, "method": "tools/call", "params": {"name": "wait"}}
         ).encode()
-        async with there.wire() as wire:
-            await wire.send(http_request("POST", "/request", there.known, wanted))
+        async with site.wire() as wire:
             await wire.send(
-                http_request("POST", "/cancel", there.known, json.dumps(body).encode())
+                http_request("POST", "/request", site.authorization, wanted)
+            )
+            await wire.send(
+                http_request(
+                    "POST", "/cancel", site.authorization, json.dumps(body).encode()
+                )
             )
             assert (await page.until("done", "early"))["cancelled"] is True
 
@@ -363,7 +371,7 @@ async def test_a_page_that_does_not_read_cannot_ask_for_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(page_module, "MAX_CALLS", 2)
-    async with console(make_server()) as there, there.page() as page:
+    async with console(make_server()) as site, site.page() as page:
         keys = [await page.begin("wait") for _ in range(2)]
         assert await page.post("request", key="more", method="ping") == 409
         await page.post("cancel", key=keys[0])
@@ -373,7 +381,7 @@ async def test_a_page_that_does_not_read_cannot_ask_for_more(
 
 async def test_several_calls_run_at_once() -> None:
     signals = Signals()
-    async with console(make_server(signals)) as there, there.page() as page:
+    async with console(make_server(signals)) as site, site.page() as page:
         waiting = await page.begin("wait")
         await signals.begun.wait()
         assert (await page.call("echo", text="meanwhile"))["result"]["content"][0][
@@ -410,10 +418,10 @@ async def test_several_calls_run_at_once() -> None:
         ("look", "roots/list", {"roots": [{"uri": "file:///a"}]}, "file:///a"),
     ],
 )
-async def test_what_the_server_asks_is_answered_by_hand(
+async def test_questions_of_the_server_are_answered_by_the_user(
     revision: str, tool: str, asked: str, answer: Any, text: str
 ) -> None:
-    async with console(asking()) as there, there.page(revision) as page:
+    async with console(asking()) as site, site.page(revision) as page:
         key = await page.begin(tool)
         question = await page.until("asked")
         assert question["method"] == asked
@@ -422,8 +430,8 @@ async def test_what_the_server_asks_is_answered_by_hand(
         assert (await page.until("done", key))["result"]["content"][0]["text"] == text
 
 
-async def test_a_question_is_refused() -> None:
-    async with console(asking()) as there, there.page() as page:
+async def test_the_user_can_decline_a_question() -> None:
+    async with console(asking()) as site, site.page() as page:
         key = await page.begin("think")
         question = await page.until("asked")
         await page.post("answer", key=question["asked"], result=None)
@@ -431,18 +439,18 @@ async def test_a_question_is_refused() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"\xff", b'{"page": 1}', b"[" * 100_000])
-async def test_what_is_not_understood_is_refused(body: bytes) -> None:
-    async with console(make_server()) as there:
+async def test_malformed_requests_are_refused(body: bytes) -> None:
+    async with console(make_server()) as site:
         for act in ("request", "cancel", "answer"):
             assert (
-                await there.send("POST", f"/{act}", there.known, body)
+                await site.send("POST", f"/{act}", site.authorization, body)
             ).status == 400
 
 
-async def test_a_page_that_is_closed_is_gone_with_its_calls() -> None:
+async def test_closing_a_page_cancels_its_calls() -> None:
     signals = Signals()
-    async with console(make_server(signals)) as there:
-        async with there.page() as page:
+    async with console(make_server(signals)) as site:
+        async with site.page() as page:
             await page.begin("wait")
             await signals.begun.wait()
         with trio.fail_after(PATIENCE):
@@ -450,10 +458,10 @@ async def test_a_page_that_is_closed_is_gone_with_its_calls() -> None:
         assert await page.post("request", key="1", method="ping") == 404
 
 
-async def test_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_pages_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "MAX_PAGES", 2)
-    async with console(make_server()) as there, there.page(), there.page():
-        assert (await there.send("GET", "/events", there.known)).status == 503
+    async with console(make_server()) as site, site.page(), site.page():
+        assert (await site.send("GET", "/events", site.authorization)).status == 503
 
 
 # Tasks
@@ -471,8 +479,8 @@ def server_with_tasks() -> Server:
     return server
 
 
-async def test_a_call_of_a_page_becomes_a_task_that_asks_and_ends() -> None:
-    async with console(server_with_tasks()) as there, there.page(ALL[-1]) as page:
+async def test_a_page_can_run_a_task_that_asks_a_question() -> None:
+    async with console(server_with_tasks()) as site, site.page(ALL[-1]) as page:
         task = (await page.call("paint"))["result"]
         assert task["resultType"] == "task"
         id = task["taskId"]
@@ -490,7 +498,7 @@ async def test_a_call_of_a_page_becomes_a_task_that_asks_and_ends() -> None:
 
 
 async def test_a_page_in_an_older_revision_waits_for_the_result() -> None:
-    async with console(server_with_tasks()) as there, there.page(OPENING) as page:
+    async with console(server_with_tasks()) as site, site.page(OPENING) as page:
         key = await page.begin("paint")
         question = await page.until("asked")
         await page.post("answer", key=question["asked"], result={"action": "decline"})
@@ -498,10 +506,8 @@ async def test_a_page_in_an_older_revision_waits_for_the_result() -> None:
         assert done["result"]["content"][0]["text"] == "decline None"
 
 
-async def test_a_page_is_told_the_state_of_a_task_with_the_message_that_shows_it() -> (
-    None
-):
-    async with console(server_with_tasks()) as there, there.page(ALL[-1]) as page:
+async def test_the_state_of_a_task_is_sent_with_the_message_that_shows_it() -> None:
+    async with console(server_with_tasks()) as site, site.page(ALL[-1]) as page:
         id = (await page.call("paint"))["result"]["taskId"]
         created = await page.row('"resultType":"task"')
         assert created["task"]["taskId"] == id
@@ -518,7 +524,7 @@ async def test_a_page_is_told_the_state_of_a_task_with_the_message_that_shows_it
         assert "task" not in called
 
 
-async def test_a_page_is_told_who_may_use_a_task() -> None:
+async def test_a_page_learns_who_may_use_a_task() -> None:
     from mcp_trio.transports.http.server import serve_http
 
     server = server_with_tasks()
@@ -526,8 +532,8 @@ async def test_a_page_is_told_who_may_use_a_task() -> None:
     capabilities = {"extensions": {TASKS: {}}}
     call = {"name": "paint", "arguments": {}}
     async with (
-        console(server) as there,
-        there.page() as page,
+        console(server) as site,
+        site.page() as page,
         trio.open_nursery() as nursery,
     ):
         start = partial(serve_http, server, "127.0.0.1", 0, stopping=stopping)
@@ -557,19 +563,19 @@ async def test_a_page_is_told_who_may_use_a_task() -> None:
         b'[{"result": {"taskId": "a", "status": "working"}}]',
     ],
 )
-def test_other_messages_show_no_task(message: bytes) -> None:
+def test_other_messages_have_no_task_state(message: bytes) -> None:
     assert task_in(message) is None
 
 
 # Messages
 
 
-async def test_every_transport_is_seen_live() -> None:
+async def test_messages_of_all_transports_are_shown_live() -> None:
     server = make_server()
     stopping = trio.Event()
     async with (
-        console(server) as there,
-        there.page() as page,
+        console(server) as site,
+        site.page() as page,
         trio.open_nursery() as nursery,
     ):
         from mcp_trio.transports.http.server import serve_http
@@ -609,19 +615,19 @@ async def test_every_transport_is_seen_live() -> None:
         assert (await page.row('"content"', "on pipes"))["from"] == "server"
         talks = {row["talk"] for row in page.rows}
         assert len(talks) == 7
-        assert len(
-            {(row["talk"], row["from"], row["text"]) for row in page.rows}
-        ) == len(page.rows)  # none twice
+        # No row is sent twice.
+        rows = {(row["talk"], row["from"], row["text"]) for row in page.rows}
+        assert len(rows) == len(page.rows)
         nursery.cancel_scope.cancel()
 
 
-async def test_what_http_refuses_is_seen() -> None:
+async def test_requests_that_http_refuses_are_shown() -> None:
     from mcp_trio.transports.http.server import serve_http
 
     server = make_server()
     async with (
-        console(server) as there,
-        there.page() as page,
+        console(server) as console_site,
+        console_site.page() as page,
         trio.open_nursery() as nursery,
     ):
         ((_, port),) = await nursery.start(
@@ -639,13 +645,13 @@ async def test_what_http_refuses_is_seen() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_announcements_of_a_session_are_seen() -> None:
+async def test_notifications_of_a_session_are_shown() -> None:
     from mcp_trio.transports.http.server import serve_http
 
     server = make_server()
     async with (
-        console(server) as there,
-        there.page() as page,
+        console(server) as site,
+        site.page() as page,
         trio.open_nursery() as nursery,
     ):
         ((_, port),) = await nursery.start(
@@ -667,18 +673,18 @@ async def test_a_slow_page_learns_how_many_messages_it_missed(
 ) -> None:
     monkeypatch.setattr(message_tap, "MAX_MESSAGES", 10)
     server = make_server()
-    async with console(server) as there:
+    async with console(server) as site:
         async with connect_in_memory(server) as client:
             for number in range(20):
                 await client.call_tool("echo", {"text": str(number)})
-        async with there.page() as page:
+        async with site.page() as page:
             missed = (await page.until("missed"))["missed"]
             await page.until("row")
             assert page.rows[0]["number"] == missed + 1
             assert missed >= 30
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kept_messages_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_tap, "MAX_BYTES", 1000)
     tap = MessageTap()
     pipes = tap.begin_conversation("stdio")
@@ -689,18 +695,19 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tap.since(100, 3) == []
     for number in range(2000):
         tap.http_conversation(b'{"params": {"clientInfo": {"name": "%d"}}}' % number)
-    assert len(tap._known) == message_tap.MAX_CLIENTS
+    clients = reachable(tap, message_tap.ObservedConversation)
+    assert len(clients) <= message_tap.MAX_CLIENTS + 1
 
 
 async def test_a_long_message_is_cut_only_for_the_page() -> None:
-    async with console(make_server()) as there, there.page() as page:
+    async with console(make_server()) as site, site.page() as page:
         text = "x" * 100_000
         await page.call("echo", text=text)
         row = await page.row('"tools/call"')
         assert len(row["text"]) == page_module.SHOWN < row["size"]
         assert (row["head"]["method"], row["head"]["params"]) == ("tools/call", {})
         assert "head" not in page.rows[0]
-        saved = await there.send("GET", f"/trace?talk={page.talk}", there.known)
+        saved = await site.send("GET", f"/trace?talk={page.talk}", site.authorization)
         assert text.encode() in saved.body
 
 
@@ -709,7 +716,7 @@ async def test_a_long_message_is_cut_only_for_the_page() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 async def test_a_pages_own_conversation_replays(revision: str, tmp_path: Path) -> None:
-    async with console(asking()) as there, there.page(revision) as page:
+    async with console(asking()) as site, site.page(revision) as page:
         await page.call("add", a=1, b=2)
         await page.call("steps", count=2)
         if revision in ALL[-2:]:
@@ -719,7 +726,7 @@ async def test_a_pages_own_conversation_replays(revision: str, tmp_path: Path) -
                 "answer", key=question["asked"], result={"action": "cancel"}
             )
             await page.until("done", key)
-        saved = await there.send("GET", f"/trace?talk={page.talk}", there.known)
+        saved = await site.send("GET", f"/trace?talk={page.talk}", site.authorization)
     assert (
         saved.headers["content-disposition"]
         == f'attachment; filename="conversation-{page.talk}.jsonl"'
@@ -741,8 +748,8 @@ async def test_a_clients_conversation_replays(
 
     server, file = make_server(), tmp_path / "saved.jsonl"
     async with (
-        console(server) as there,
-        there.page() as page,
+        console(server) as site,
+        site.page() as page,
         trio.open_nursery() as nursery,
     ):
         ((_, port),) = await nursery.start(
@@ -754,7 +761,7 @@ async def test_a_clients_conversation_replays(
         number = (await page.row('"steps"', '"t"'))["talk"]
         await page.row('"all"')
         file.write_bytes(
-            (await there.send("GET", f"/trace?talk={number}", there.known)).body
+            (await site.send("GET", f"/trace?talk={number}", site.authorization)).body
         )
         nursery.cancel_scope.cancel()
     trace = read(file)
@@ -766,15 +773,19 @@ async def test_a_clients_conversation_replays(
 
 
 async def test_an_unknown_conversation_is_not_found() -> None:
-    async with console(make_server()) as there:
-        assert (await there.send("GET", "/trace?talk=99", there.known)).status == 404
-        assert (await there.send("GET", "/trace?talk=x", there.known)).status == 404
+    async with console(make_server()) as site:
+        assert (
+            await site.send("GET", "/trace?talk=99", site.authorization)
+        ).status == 404
+        assert (
+            await site.send("GET", "/trace?talk=x", site.authorization)
+        ).status == 404
 
 
-# The end, and where there is none
+# Stopping, and servers without a console
 
 
-async def test_a_server_without_a_console_is_not_watched() -> None:
+async def test_without_a_console_messages_are_not_observed() -> None:
     server = make_server()
     async with console(server):
         assert server.on_message is not None
@@ -789,7 +800,7 @@ async def test_an_earlier_observer_of_the_server_still_sees_everything() -> None
         seen.append((conversation.transport, sender, data))
 
     server.on_message = observer
-    async with console(server) as there, there.page() as page:
+    async with console(server) as site, site.page() as page:
         await page.call("echo", text="on the page")
         async with connect_in_memory(server) as client:
             await client.call_tool("echo", {"text": "in memory"})
@@ -800,7 +811,7 @@ async def test_an_earlier_observer_of_the_server_still_sees_everything() -> None
         assert senders == {"client", "server"}
 
 
-async def test_an_observer_that_is_set_meanwhile_stays() -> None:
+async def test_an_observer_set_later_is_kept() -> None:
     server = make_server()
 
     def observer(conversation: Conversation, sender: Sender, data: bytes) -> None:
@@ -811,7 +822,7 @@ async def test_an_observer_that_is_set_meanwhile_stays() -> None:
     assert server.on_message is observer
 
 
-async def test_it_ends_in_order(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_the_console_stops_cleanly(capfd: pytest.CaptureFixture[str]) -> None:
     signals = Signals()
     server = make_server(signals, grace=2)
     async with server.running():
@@ -821,8 +832,8 @@ async def test_it_ends_in_order(capfd: pytest.CaptureFixture[str]) -> None:
                 url = await nursery.start(
                     partial(serve_console, server, "127.0.0.1", 0, stopping=stopping)
                 )
-                there = There(server, url, stopping)
-                async with there.page() as page:
+                site = ConsoleSite(server, url, stopping)
+                async with site.page() as page:
                     key = await page.begin("wait")
                     await signals.begun.wait()
                     stopping.set()
@@ -831,13 +842,13 @@ async def test_it_ends_in_order(capfd: pytest.CaptureFixture[str]) -> None:
                     assert (await page.until("done", key))["result"]["content"][0][
                         "text"
                     ] == "went"
-                    with pytest.raises(AssertionError, match="has ended"):
+                    with pytest.raises(AssertionError, match="the page was closed"):
                         await page.until("never")
     assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops such a page")
-async def test_a_page_that_does_not_read_holds_up_the_end_for_a_while_at_most(
+async def test_a_page_that_does_not_read_delays_stopping_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hypercorn_host, "UNREAD_TIME", 0.1)
@@ -853,7 +864,7 @@ async def test_a_page_that_does_not_read_holds_up_the_end_for_a_while_at_most(
             url = await nursery.start(
                 partial(serve_console, server, "127.0.0.1", 0, stopping=stopping)
             )
-            page = await pages.start(unread, There(server, url, stopping))
+            page = await pages.start(unread, ConsoleSite(server, url, stopping))
             await page.begin("flood")
             await trio.testing.wait_all_tasks_blocked(0.2)
             nursery.cancel_scope.deadline = trio.current_time() + 20
@@ -862,14 +873,14 @@ async def test_a_page_that_does_not_read_holds_up_the_end_for_a_while_at_most(
         pages.cancel_scope.cancel()
 
 
-async def unread(there: There, *, task_status: trio.TaskStatus[Open]) -> None:
-    async with there.page() as page:
+async def unread(site: ConsoleSite, *, task_status: trio.TaskStatus[Page]) -> None:
+    async with site.page() as page:
         await page.until("opened")
         task_status.started(page)
         await trio.sleep_forever()
 
 
-async def test_serve_has_it_beside_the_others(
+async def test_serve_runs_the_console_next_to_other_transports(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     server = make_server()
@@ -881,8 +892,8 @@ async def test_serve_has_it_beside_the_others(
             re.M,
         )
         assert address
-        there = There(server, address[1], trio.Event())
-        async with there.page() as page, connect(url) as client:
+        site = ConsoleSite(server, address[1], trio.Event())
+        async with site.page() as page, connect(url) as client:
             await client.call_tool("echo", {"text": "beside"})
             assert (await page.row('"tools/call"', "beside"))["transport"] == "http"
         nursery.cancel_scope.cancel()
@@ -915,7 +926,7 @@ def test_an_invalid_address_is_refused(
 
 
 @pytest.mark.slow
-def test_beside_stdio_it_does_not_touch_the_wire(tmp_path: Path) -> None:
+def test_with_stdio_the_console_writes_nothing_to_stdout(tmp_path: Path) -> None:
     opening = {
         "protocolVersion": OPENING,
         "capabilities": {},
@@ -937,7 +948,7 @@ def test_beside_stdio_it_does_not_touch_the_wire(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_it_nothing_of_it_is_imported() -> None:
+def test_without_the_console_its_modules_are_not_imported() -> None:
     code = (
         "import sys\nfrom mcp_trio.cli.main import main\n"
         "main(['run', '--stdio'])\n"

@@ -1,13 +1,13 @@
-"""Derive the data in this folder from the official schemas, examples and seed documents.
+"""Derive the data in this folder from the official schemas, examples and documents.
 
     python tests/data/derive.py SPEC_FOLDER
 
-SPEC_FOLDER holds `schema/`, `examples/` and `extensions/`, and `../seeds` beside it. What
-is derived holds facts only: a schema keeps its structure and loses its prose, and of the
+SPEC_FOLDER has `schema/`, `examples/` and `extensions/`, and is next to `seeds/`. The
+result has only facts: schemas keep their structure without descriptions, and of the
 documents only the JSON messages are kept. Two schemas in `extensions/` have no original
-in that folder: that of apps is the part about servers of the one in the npm package
-@modelcontextprotocol/ext-apps, and that of skills says what the specification says. `tests/data/test_derive.py`
-compares the result with the originals where they are present.
+in that folder. The one of apps is a part of the schema in the npm package
+@modelcontextprotocol/ext-apps, and the one of skills follows the specification's text.
+`tests/data/test_derive.py` compares the result with the originals if they are present.
 """
 
 import json
@@ -54,8 +54,8 @@ def reduce_schema(schema: Any) -> Any:
 def seed_examples(number: int, text: str) -> list[Any]:
     """Return every JSON example of one seed document, in order.
 
-    Document 1 has no fences. Document 4 is JSON for human eyes: comments are dropped, the
-    placeholder object `{ … }` becomes `{"…": "…"}`, and the fragment
+    Document 1 has no fences. Document 4 is JSON for human eyes: comments are dropped,
+    the placeholder object `{ … }` becomes `{"…": "…"}`, and the fragment
     `"capabilities": {...}` gets the braces that it lacks.
     """
     if number == 1:

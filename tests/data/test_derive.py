@@ -1,4 +1,4 @@
-"""The committed data is what the official schemas and documents hold."""
+"""The committed data agrees with the official schemas and documents."""
 
 import importlib.util
 import json
@@ -15,7 +15,7 @@ SPEC = Path(os.environ.get("MCP_SPEC_DIR") or BESIDE)
 
 
 def derivation() -> Any:
-    """The module `data/derive.py`, which is a program."""
+    """Import `data/derive.py`, which is a program."""
     location = importlib.util.spec_from_file_location("derive", DATA / "derive.py")
     assert location is not None
     assert location.loader is not None
@@ -40,7 +40,7 @@ def test_schemas_hold_no_prose() -> None:
 
 def test_the_data_is_derived_from_the_originals() -> None:
     if not SPEC.is_dir():
-        # Without the originals there is nothing to compare with.
+        # Without the originals, nothing can be compared.
         return
     module = derivation()
     derived = module.derive(SPEC)

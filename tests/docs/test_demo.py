@@ -1,4 +1,4 @@
-"""The demo server: what each of its tools, resources, prompts and completions answers."""
+"""The demo server: the answers of its tools, resources, prompts and completions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEW_YORK = {"location": "New York"}
 
 
 async def value_of(client: Client, name: str, **arguments: Any) -> Any:
-    """What a tool has answered: its structured value, else its text, else its content."""
+    """Return a tool's structured value, or else its text, or else its content."""
     result = await client.call_tool(name, arguments)
     if "toolResult" in result:
         return result["toolResult"]
@@ -40,7 +40,7 @@ async def value_of(client: Client, name: str, **arguments: Any) -> Any:
 
 
 async def failure_of(client: Client, name: str, **arguments: Any) -> str:
-    """In which words a tool has failed; 2024-10-07 has them as its value."""
+    """Return the text of a tool's error, which 2024-10-07 has as the value."""
     result = await client.call_tool(name, arguments)
     if client.revision == OLDEST:
         text: str = result["toolResult"]
@@ -330,7 +330,7 @@ async def test_the_oldest_revision_counts_too(
 
 
 def pixels(png: bytes) -> tuple[int, int, bytes]:
-    """Width, height and the bytes of the lines of a PNG file; each piece has to have its right checksum."""
+    """Return the size and the lines of a PNG file, after checking its checksums."""
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     chunks: dict[bytes, bytes] = {}
     at = 8
@@ -399,7 +399,7 @@ async def test_a_resource_can_be_embedded(revision: str) -> None:
             assert value == [{"type": "resource", "resource": contents}]
 
 
-# Asking
+# Questions to the client
 
 
 ASKED = [revision for revision in ALL if revision >= "2025-06-18"]
@@ -589,7 +589,7 @@ async def test_the_city_to_compare_with_is_another_one() -> None:
         ] == ["Nairobi"]
 
 
-# The whole
+# The whole server
 
 
 @BOTH
@@ -616,7 +616,7 @@ async def test_its_functions_stay_functions() -> None:
 
 def test_it_loads_no_database_until_one_is_asked_for() -> None:
     loaded = "import sys, mcp_trio.demo; print([name for name in ('sqlite3', 'jsonschema') if name in sys.modules])"
-    # What measures the tests may load a database itself.
+    # Coverage tools may load a database themselves.
     environment = {
         name: value
         for name, value in os.environ.items()

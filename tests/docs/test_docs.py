@@ -1,8 +1,9 @@
-"""README.md and docs/: their code runs, their commands print what they show, their links lead somewhere.
+"""README.md and docs/: their code runs, their commands print the output that they show.
 
-In a page's order: a block of Python runs in one namespace with those before it; one whose first line is `# name.py` is
-a file, too, which later blocks may import and commands may name. What a command shows under it is what it prints, with
-`...` for what differs from one run to the next. Ports are free ones in the place of those written.
+Blocks run in the order of the page. All Python blocks of a page share a namespace. A
+block whose first line is `# name.py` is also a file that later blocks may import and
+commands may name. The text below a command is its output, with `...` for the parts that
+differ between runs. Ports are replaced by free ones.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +38,7 @@ from mcp_trio.client.errors import RemoteError
 from mcp_trio.testing import connect
 from tests.clients.install import Unavailable, python_with
 from tests.support.paths import PROJECT
+from tests.support.ports import free_port
 
 REFERENCE = sorted((PROJECT / "docs" / "reference").glob("*.md"))
 PAGES = [
@@ -60,10 +61,10 @@ LINKING = [
 ]
 PUBLIC_API = PROJECT / "tests" / "data" / "public_api.txt"
 SECONDS = 60
-# Letters in a line of what commands draw.
+# Characters of lines that commands draw.
 COLUMNS = 100
 
-# Commands that are not run here, each with the reason.
+# Commands that do not run here, each with the reason.
 NOT_RUN = {
     r"python -m pip install .*": "it needs the network; CI installs the project by the same command",
     r"docker (build|run) .*": "it needs the network and a daemon",
@@ -75,14 +76,14 @@ NOT_RUN = {
     r"opentelemetry-instrument .*": "it needs a collector; tests/integration/test_tracing.py runs it",
     r"npx .*": "it needs the network; tests/docs/test_examples.py runs the Inspector from its lock file",
 }
-# What makes a command shorter than a reader would have it.
+# Options that make a command faster than a reader would run it.
 SHORTER = {"-m mcp_trio bench": "--seconds 0.1"}
 PLUGIN = "mcp_trio.trace.pytest_plugin"
-# Commands that run on until they are ended.
+# Commands that run until they are stopped.
 SERVES = re.compile(
     r"-m mcp_trio (run|record)\b.* (--(http|ws|listen|console|port)\b|-p \d)"
 )
-# What of a clone a page's commands may name.
+# Files of the repository that commands may name.
 IN_A_CLONE = ("examples", "traces", "tests")
 
 each_page = pytest.mark.parametrize(
@@ -94,7 +95,7 @@ each_linking_page = pytest.mark.parametrize(
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, its text, the line on which it begins."""
+    """A fenced block: its language, its text, and its first line's number."""
 
     kind: str
     text: str
@@ -102,7 +103,7 @@ class Block(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The name that its first line gives it."""
+        """Return the file name in its first line."""
         named = re.match(r"(?:#|//|--) ([\w./-]+\.\w+)\n", self.text)
         return named[1] if named else ""
 
@@ -117,7 +118,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def written(block: Block, folder: Path) -> None:
-    """Make a block with a name a file."""
+    """Write a block with a file name to a file."""
     if block.file:
         path = folder / block.file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -173,12 +174,12 @@ def test_the_python_of_a_page_runs(
 
 
 def is_not_for_here(block: Block) -> bool:
-    """Whether it is shown as wrong, or is written for another library."""
+    """Return whether a block is shown as wrong, or written for another library."""
     return block.file.startswith("broken") or bool(library_of(block))
 
 
 def library_of(block: Block) -> str:
-    """The library of others that a block is written for."""
+    """Return the other library that a block is written for."""
     found = (
         re.search(r"^from (mcp|fastmcp)\b", block.text, re.MULTILINE)
         if block.kind == "python"
@@ -188,7 +189,7 @@ def library_of(block: Block) -> str:
 
 
 def run_python(block: Block, module: ModuleType, page: Path) -> None:
-    """Run a block, also one with `await` at its top, and the tests that it defines."""
+    """Run a block, with `await` at the top level, and the tests that it defines."""
     source = "\n" * block.line + block.text
     code = compile(
         source, str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
@@ -205,10 +206,10 @@ def run_python(block: Block, module: ModuleType, page: Path) -> None:
     trio.run(run)
 
 
-# What is shown of other libraries
+# Code for other libraries
 
 FOREIGN = [block for page in PAGES for block in blocks(page) if library_of(block)]
-# Where each comes from, and a program that runs a block, with its tests.
+# The package of each, and a program that runs a block and its tests.
 REQUIREMENTS = {"mcp": "v2", "fastmcp": "fastmcp-server"}
 RUNS = """
 import asyncio, runpy, sys
@@ -293,7 +294,7 @@ def test_the_words_of_another_library_are_its_own(library: str, server: str) -> 
 
 
 class Command(NamedTuple):
-    """A command, and what is shown under it."""
+    """A command, and the output that is shown below it."""
 
     words: str
     shown: str
@@ -347,7 +348,7 @@ def test_every_command_can_be_read_by_a_shell(page: Path) -> None:
 
 
 class Shell:
-    """A folder with a page's files, where its commands run one after another."""
+    """A folder with the files of a page, where its commands run in order."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder, self._stack = folder, stack
@@ -355,7 +356,8 @@ class Shell:
         self._servers: dict[str, Any] = {}
         programs = folder / ".bin"
         programs.mkdir()
-        # Where the tests run in a clone that is not installed, pytest does not know the plugin by itself.
+        # Where the tests run in a clone that is not installed, pytest does not know the
+        # plugin by itself.
         plugin = (
             ""
             if any(one.value == PLUGIN for one in entry_points(group="pytest11"))
@@ -387,19 +389,21 @@ class Shell:
         }
 
     def with_free_ports(self, text: str) -> str:
-        """A text with other ports than those that are written, 8000 to 8099, and what is shown of this folder."""
+        """Return a text with free ports for 8000 to 8099, and the real folder."""
         return re.sub(
             r"(?<![\d.-])80\d\d\b(?!-)", lambda found: self._port(found[0]), text
         )
 
     def _port(self, written: str) -> str:
         if written not in self._ports:
-            with closing(socket.create_server(("127.0.0.1", 0))) as free:
-                self._ports[written] = str(free.getsockname()[1])
+            self._ports[written] = str(free_port())
         return self._ports[written]
 
     def run(self, command: Command) -> str:
-        """What it prints; a server that runs on is asked for no more than that it listens."""
+        """Run a command, and return its output.
+
+        Of a server, which does not end, only the start is checked.
+        """
         words = self.with_free_ports(command.words)
         for part, shorter in SHORTER.items():
             words = words.replace(part, f"{part} {shorter}")
@@ -455,7 +459,9 @@ class Shell:
 
 
 def looks_like(printed: str, shown: str) -> bool:
-    """Whether this was printed; `...` stands for anything, alone on a line for any lines."""
+    """Return whether the output matches. `...` matches anything, and on its own any
+    lines.
+    """
     pattern = re.escape(shown.rstrip()).replace(re.escape("..."), r"[\s\S]*?")
     return re.fullmatch(pattern, printed.rstrip()) is not None
 
@@ -495,13 +501,13 @@ def test_every_command_and_each_flag_of_run_is_documented(command: str) -> None:
     assert {name for name in names if f"`{name}" not in page} == set()
 
 
-# Messages that are told of in the text
+# Messages that the text quotes
 
 
-async def test_the_messages_of_the_troubles_are_what_is_said(
+async def test_the_messages_on_the_troubleshooting_page_are_real(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    page = (PROJECT / "docs" / "troubles.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     text = re.sub(r"\s+", " ", page)
     server = Server("troubles")
 
@@ -526,7 +532,7 @@ async def test_the_messages_of_the_troubles_are_what_is_said(
     assert [message for message in said if f"`{message}`" not in text] == []
 
 
-# What other programs read
+# Files for other programs
 
 
 @each_page
@@ -608,7 +614,8 @@ def read_nginx(block: Block, folder: Path) -> None:
         f"{name}_temp_path {folder}; "
         for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    # The certificate of the page is not here, and the port that it names may belong to others.
+    # The certificate of the page is not here, and the port that it names may belong to
+    # others.
     text = re.sub(r"(?m)^\s*ssl_certificate.*\n", "", block.text).replace(
         "443 ssl", "127.0.0.1:0"
     )
@@ -672,13 +679,13 @@ def test_what_the_reference_describes_exists() -> None:
 
 
 def slug(heading: str) -> str:
-    """The anchor that a heading gets."""
+    """Return the anchor of a heading."""
     plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
     return re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
 
 
 def prose(page: Path) -> str:
-    """A page without its code."""
+    """Return the text of a page without its code."""
     text = re.sub(
         r"^```.*?^```$",
         "",

@@ -1,11 +1,10 @@
-"""The examples: their traces on every transport, their refusals, and the Inspector."""
+"""The examples: their traces on every transport, their errors, and the Inspector."""
 
 from __future__ import annotations
 
 import ast
 import json
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -25,11 +24,12 @@ from mcp_trio.client.errors import RemoteError
 from mcp_trio.load_spec import UsageError, load
 from mcp_trio.testing import replay
 from mcp_trio.trace.format import Transport, read
-from mcp_trio.trace.replay import holds_on
+from mcp_trio.trace.replay import transports_of
 from tests.clients.install import Unavailable, inspector
 from tests.support.checked import NEWEST, OPENING, connect
 from tests.support.golden import problems_in
 from tests.support.paths import PROJECT
+from tests.support.ports import refusing_port
 
 EXAMPLES = sorted((PROJECT / "examples").glob("*.py"))
 TRACES = sorted((PROJECT / "examples" / "traces").glob("*.jsonl"))
@@ -43,7 +43,7 @@ Example = Callable[..., ModuleType]
 
 @pytest.fixture(autouse=True)
 def imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An interpreter that forgets the examples that it has imported; an environment that chooses nothing for them."""
+    """Forget the examples that were imported, and unset their environment variables."""
     monkeypatch.chdir(PROJECT)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -58,7 +58,7 @@ def imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Example:
-    """Imports an example with these environment variables."""
+    """Import an example with these environment variables."""
 
     def imported(name: str, **variables: object) -> ModuleType:
         for variable, value in variables.items():
@@ -74,7 +74,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Example:
 
 
 async def answer_of(example: ModuleType, tool: str, **arguments: Any) -> Any:
-    """What a tool answers to a client of the newest revision."""
+    """Return the answer of a tool to a client of the newest revision."""
     async with connect(example.server) as client:
         return await client.call_tool(tool, arguments)
 
@@ -95,7 +95,7 @@ def over_each_transport() -> list[Any]:
     return [
         pytest.param(path, over, id=f"{path.stem}-{over}")
         for path in TRACES
-        for over in holds_on(read(path))
+        for over in transports_of(read(path))
     ]
 
 
@@ -107,7 +107,7 @@ async def test_the_trace_of_an_example_replays(path: Path, over: Transport) -> N
 @each_trace
 def test_the_schema_agrees_with_what_an_example_says(path: Path) -> None:
     problems = problems_in(read(path))
-    # The schema does not know an extension that an example makes up.
+    # An extension that an example defines is not in the schema.
     own = ("'notifications/clock/asked' is not named by", "a result for 'clock/noon'")
     assert not [one for one in problems if not any(word in one for word in own)]
 
@@ -303,7 +303,7 @@ async def test_a_database_of_ones_own_is_served(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with good files and bad ones, beside a secret."""
+    """Return a folder with good and bad files, and a secret next to it."""
     secret, inside = tmp_path / "secret.txt", tmp_path / "inside"
     secret.write_text("the key")
     (inside / "deep").mkdir(parents=True)
@@ -342,7 +342,7 @@ async def test_nothing_but_text_files_of_the_folder_can_be_read(
             f"folder:///{path}",
             "folder:///" + "".join(f"%{byte:02x}" for byte in path.encode()),
         ):
-            # A URI of more than 8,192 characters is refused before it is looked up.
+            # A URI of more than 8,192 characters is refused before the lookup.
             refused = "Resource not found" if len(uri) <= 8192 else "length <= 8192"
             with pytest.raises(RemoteError, match=refused):
                 await client.read_resource(uri)
@@ -424,7 +424,7 @@ REPLIES: dict[str, tuple[int, bytes]] = {
 
 
 class Api(ThreadingHTTPServer):
-    """An API on a free port, which keeps what it was asked."""
+    """An API on a free port that stores its requests."""
 
     daemon_threads = True
 
@@ -446,7 +446,7 @@ class ApiHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Be quiet."""
+        """Print nothing."""
 
 
 @pytest.fixture
@@ -494,9 +494,9 @@ async def test_failures_of_the_http_api_are_told_to_the_model(
 
 
 async def test_an_http_api_that_is_away_is_told_to_the_model(example: Example) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    result = await answer_of(example("http_api", API=url), "list_issues")
+    with refusing_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        result = await answer_of(example("http_api", API=url), "list_issues")
     assert result.is_error
     assert result.text.startswith("The API cannot be reached: ")
 
@@ -523,7 +523,9 @@ CALLS = {
         "tomatoes",
     ),
     "clock_app": (
-        ["show_clock"],  # the other tool is for pages, and the Inspector shows none
+        [
+            "show_clock"
+        ],  # the Inspector does not show the other tool, which is for pages
         "show_clock",
         ["zone=Asia/Tokyo"],
         "in Asia/Tokyo.",
@@ -579,7 +581,7 @@ def test_the_inspector_lists_and_calls_the_tools(path: Path, way: str) -> None:
 
 @contextmanager
 def target(path: Path, way: str) -> Iterator[list[str]]:
-    """What to give to the Inspector so that it speaks to an example."""
+    """Return the arguments that let the Inspector connect to an example."""
     command = [sys.executable, "-m", "mcp_trio", "run", str(path)]
     if way == "stdio":
         yield command
@@ -596,7 +598,7 @@ def target(path: Path, way: str) -> Iterator[list[str]]:
 
 
 def inspected(*arguments: str) -> Any:
-    """What the Inspector prints."""
+    """Return the output of the Inspector."""
     try:
         command = [*inspector(), "--cli", *arguments]
     except Unavailable as reason:

@@ -1,4 +1,4 @@
-"""docs/libraries.md: the libraries that it names work, or fail, as it says."""
+"""docs/libraries.md is right about which libraries work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_LOOP = "no running event loop"
 NOT_TRIO = "trio.run received unrecognized yield message"
 
 # Each is the body of an async function in a trio program. `port` is that of a server
-# that knows nothing but HTTP.
+# that speaks only HTTP.
 WORKING = {
     "httpx": """
         import httpx
@@ -174,7 +174,7 @@ def port() -> Iterator[int]:
 
 
 def run(body: str, port: int, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the body of a function in trio, with the libraries installed."""
+    """Run the body of an async function in trio, with the libraries installed."""
     try:
         python = python_with("libraries")
     except Unavailable as reason:

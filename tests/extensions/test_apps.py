@@ -18,7 +18,7 @@ APPS = "io.modelcontextprotocol/ui"
 HTML = "text/html;profile=mcp-app"
 DECLARED: Json = {"extensions": {APPS: {"mimeTypes": [HTML]}}}
 PAGE = "<!doctype html><title>Page</title>"
-# The revisions in which tools and contents have `_meta`.
+# The revisions whose tools and contents have `_meta`.
 WITH_META = [name for name in ALL if name >= "2025-06-18"]
 MAIN = "ui://page/main"
 
@@ -178,7 +178,7 @@ async def test_a_file_is_read_again_when_it_is_reloaded(tmp_path: Path) -> None:
         await client.request("resources/subscribe", {"uri": MAIN})
         path.write_text("<p>new", encoding="utf-8")
         assert (await client.read_resource(MAIN))[0]["text"] == "<p>old"
-        reloader.read_again_and_print([path])
+        reloader.reread_and_print([path])
         await client.hear("notifications/resources/updated")
         assert (await client.read_resource(MAIN))[0]["text"] == "<p>new"
 
@@ -191,7 +191,7 @@ async def test_a_file_that_has_gone_is_served_as_before(
     server = Server("apps")
     server.ui(MAIN, html=path)
     path.unlink()
-    Reloader(server, None).read_again_and_print([path])
+    Reloader(server, None).reread_and_print([path])
     assert "Not reloaded" in capsys.readouterr().err
     async with connect(server, NEWEST) as client:
         assert (await client.read_resource(MAIN))[0]["text"] == PAGE
@@ -204,11 +204,11 @@ async def test_a_tool_whose_page_is_missing_keeps_the_server_from_starting() -> 
     async def show() -> str:
         return ""
 
-    with pytest.raises(ValueError, match="is missing") as raised:
+    with pytest.raises(ValueError, match="does not exist") as raised:
         async with server.running():
             pass
     assert str(raised.value) == (
-        "tool show: the page 'ui://page/other' is missing; add it with "
+        "tool show: the page 'ui://page/other' does not exist; add it with "
         "server.ui('ui://page/other', html=...)"
     )
 
@@ -316,7 +316,7 @@ def test_a_file_that_does_not_exist_is_told_at_once(tmp_path: Path) -> None:
         ({"ui": 7}, "got 7"),
         ({"visibility": []}, "expected 'model', 'app' or both, got []"),
         ({"visibility": ["user"]}, "got ['user']"),
-        ({"ui": MAIN, "meta": {"ui": {}}}, "the key 'ui' is written by ui="),
+        ({"ui": MAIN, "meta": {"ui": {}}}, "the key 'ui' is set by ui="),
     ],
 )
 def test_a_mistake_in_a_tool_is_told(options: Json, says: str) -> None:

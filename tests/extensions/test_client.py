@@ -219,7 +219,7 @@ def test_ctrl_c_cancels_the_task(spec: str, tmp_path: Path) -> None:
 
 
 def metrics(url: str) -> str:
-    """Return what the server at a URL has counted."""
+    """Return the counters of the server at a URL."""
     with urlopen(url.replace("/mcp", "/metrics"), timeout=30) as page:
         text: str = page.read().decode()
     return text

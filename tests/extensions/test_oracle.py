@@ -1,4 +1,4 @@
-"""The oracle judges messages of the tasks extension, and names what is wrong with them."""
+"""The oracle checks messages of the tasks extension, and names their problems."""
 
 from __future__ import annotations
 

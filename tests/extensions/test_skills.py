@@ -1,4 +1,4 @@
-"""Folders of skills, as they are read and as clients see them. Every message is judged."""
+"""Folders of skills, as read and as seen by clients. All messages are checked."""
 
 from __future__ import annotations
 
@@ -325,23 +325,31 @@ BOMB = "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'x'}]\n" for n in range(9)
 )
 WRONG = {
-    "no frontmatter": ("# Tea\n", 1, "expected frontmatter, which begins with ---"),
-    "no end": ("---\nname: tea\n", 1, "the frontmatter has no end"),
-    "bad yaml": ("---\nname: tea\n a: [\n---\n", 3, "not valid YAML"),
-    "a tab": ("---\nname: tea\nb:\n\tc: 1\n---\n", 4, "not valid YAML"),
+    "no frontmatter": ("# Tea\n", 1, "expected frontmatter, beginning with ---"),
+    "no end": ("---\nname: tea\n", 1, "expected --- at the end of the frontmatter"),
+    "bad yaml": ("---\nname: tea\n a: [\n---\n", 3, "expected valid YAML"),
+    "a tab": ("---\nname: tea\nb:\n\tc: 1\n---\n", 4, "expected valid YAML"),
     "a list": ("---\n- name\n---\n", 2, "expected keys and values"),
     "nothing": ("---\n---\n", 2, "expected keys and values"),
-    "no name": ("---\ndescription: Tea.\n---\n", 1, "expected a name"),
+    "no name": (
+        "---\ndescription: Tea.\n---\n",
+        1,
+        "expected name to be a non-empty string",
+    ),
     "a number": (
         "---\na: 1\nname: 7\n---\n",
         3,
-        "expected a name, which is text, got 7",
+        "expected name to be a non-empty string, got 7",
     ),
-    "no description": ("---\nname: tea\n---\n", 1, "expected a description"),
+    "no description": (
+        "---\nname: tea\n---\n",
+        1,
+        "expected description to be a non-empty string",
+    ),
     "an empty description": (
         "---\nname: tea\ndescription: ' '\n---\n",
         3,
-        "expected a description",
+        "expected description to be a non-empty string",
     ),
     "a long description": (
         f"---\nname: tea\ndescription: {'x' * 1025}\n---\n",
@@ -353,19 +361,43 @@ WRONG = {
     "another name": (
         "---\nname: coffee\ndescription: C.\n---\n",
         2,
-        "the name is 'coffee' and the folder's is 'tea'",
+        "expected the name to be that of the folder, 'tea', got 'coffee'",
     ),
-    "a key twice": ("---\nname: tea\nname: tea\n---\n", 3, "'name' is there twice"),
-    "a key that is a list": ("---\nname: tea\n? [a]\n: b\n---\n", 3, "expected a key"),
-    "infinity": ("---\nname: tea\na: .inf\n---\n", 3, "JSON has no number .inf"),
-    "a huge number": ("---\na: 1e999\n---\n", 2, "JSON has no number 1e999"),
-    "a long number": (f"---\na: {'9' * 5000}\n---\n", 2, "is not a number"),
-    "a date by its tag": ("---\na: !!timestamp 2026-01-05\n---\n", 2, "no values of"),
-    "python": ("---\na: !!python/name:os.system x\n---\n", 2, "no values of the type"),
-    "a bomb": (f"---\n{BOMB}---\n", None, "more than 10,000 values"),
-    "a value in itself": ("---\na: &a [*a]\n---\n", 2, "this value contains itself"),
-    "an unknown alias": ("---\na: *b\n---\n", 2, "not valid YAML"),
-    "two documents": ("---\na: b\n...\nc: d\n---\n", None, "not valid YAML"),
+    "a key twice": (
+        "---\nname: tea\nname: tea\n---\n",
+        3,
+        "expected each key once, got 'name' twice",
+    ),
+    "a key that is a list": (
+        "---\nname: tea\n? [a]\n: b\n---\n",
+        3,
+        "expected a string as the key",
+    ),
+    "infinity": (
+        "---\nname: tea\na: .inf\n---\n",
+        3,
+        "expected a JSON number, got .inf",
+    ),
+    "a huge number": ("---\na: 1e999\n---\n", 2, "expected a JSON number, got 1e999"),
+    "a long number": (
+        f"---\na: {'9' * 5000}\n---\n",
+        2,
+        "expected a number with fewer digits",
+    ),
+    "a date by its tag": (
+        "---\na: !!timestamp 2026-01-05\n---\n",
+        2,
+        "expected a JSON type",
+    ),
+    "python": ("---\na: !!python/name:os.system x\n---\n", 2, "expected a JSON type"),
+    "a bomb": (f"---\n{BOMB}---\n", None, "expected at most 10,000 values"),
+    "a value in itself": (
+        "---\na: &a [*a]\n---\n",
+        2,
+        "got a value that contains itself",
+    ),
+    "an unknown alias": ("---\na: *b\n---\n", 2, "expected valid YAML"),
+    "two documents": ("---\na: b\n...\nc: d\n---\n", None, "expected valid YAML"),
     "a control character": ("---\na: \x07\n---\n", None, "expected text in UTF-8"),
 }
 
@@ -403,7 +435,7 @@ def test_a_link_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
         skill = write_skill(tmp_path / "skills", "tea")
         link = skill / "link"
         link.symlink_to(target)
-        with pytest.raises(SkillError, match="this link leaves the folder") as raised:
+        with pytest.raises(SkillError, match="expected a link within") as raised:
             Server("skilled").skills(tmp_path / "skills")
         assert str(raised.value).startswith(str(link))
         link.unlink()
@@ -425,7 +457,9 @@ async def test_a_link_within_the_folder_is_followed(tmp_path: Path) -> None:
 def test_links_that_lead_nowhere_are_refused(tmp_path: Path, target: str) -> None:
     skill = write_skill(tmp_path, "tea")
     (skill / "link").symlink_to(target)
-    with pytest.raises(SkillError, match=r"link leads|expected a file or a folder"):
+    with pytest.raises(
+        SkillError, match=r"a loop|expected no loop|expected a file or a folder"
+    ):
         Server("skilled").skills(tmp_path)
 
 
@@ -443,7 +477,7 @@ def test_more_files_than_hosts_accept_are_refused(tmp_path: Path) -> None:
         (skill / f"{number}.md").touch()
     Server("skilled").skills(tmp_path)
     (skill / "one-more.md").touch()
-    with pytest.raises(SkillError, match="at most 512 files, got 513"):
+    with pytest.raises(SkillError, match="at most 512 files in a skill, got 513"):
         Server("skilled").skills(tmp_path)
 
 
@@ -471,7 +505,7 @@ async def test_changes_are_served_after_a_reload(tmp_path: Path) -> None:
         (tmp_path / "coffee" / "SKILL.md").unlink()
         (tea / "new.md").write_text("new", encoding="utf-8")
         assert {entry["uri"]: entry for entry in await listed(client)} == before
-        reloader.read_again_and_print([tea / "new.md"])
+        reloader.reread_and_print([tea / "new.md"])
         await client.hear("notifications/resources/list_changed")
         await client.hear("notifications/resources/updated")
         after = {entry["uri"]: entry for entry in await listed(client)}
@@ -490,9 +524,9 @@ async def test_a_mistake_leaves_everything_as_it_was(
     tea = write_skill(tmp_path, "tea")
     server = serving(tmp_path)
     (tea / "SKILL.md").write_text("---\nname: [\n---\n", encoding="utf-8")
-    Reloader(server, None).read_again_and_print([tea / "SKILL.md"])
+    Reloader(server, None).reread_and_print([tea / "SKILL.md"])
     told = capsys.readouterr().err
-    assert "SKILL.md, line 3: not valid YAML" in told
+    assert "SKILL.md, line 3: expected valid YAML" in told
     assert "The previous version is still served." in told
     async with connect(server, NEWEST) as client:
         assert len(await listed(client)) == 1
@@ -505,7 +539,7 @@ async def test_cursors_survive_a_change_of_a_file(tmp_path: Path) -> None:
     async with connect(server, NEWEST) as client:
         first = await client.request("skills/list")
         (tmp_path / "a" / "more.md").write_text("more", encoding="utf-8")
-        Reloader(server, None).read_again_and_print([tmp_path / "a" / "more.md"])
+        Reloader(server, None).reread_and_print([tmp_path / "a" / "more.md"])
         rest = await client.request("skills/list", {"cursor": first["nextCursor"]})
     assert [entry["uri"] for entry in rest["skills"]] == ["skill://c/SKILL.md"]
 

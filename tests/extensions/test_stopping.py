@@ -1,10 +1,9 @@
-"""A server that is told to stop while tasks run, as its clients see it over HTTP."""
+"""Stopping a server while tasks run, as its clients see it over HTTP."""
 
 from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import ENVIRONMENT
+from tests.support.ports import free_port
 
 VENDOR = "io.modelcontextprotocol/"
 NEWEST = "2026-07-28"
@@ -63,8 +63,7 @@ def test_every_task_ends_before_the_server_and_polls_are_answered_until_then(
 ) -> None:
     spec = tmp_path / "stopping_server.py"
     spec.write_text(SERVER)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     places = ["--http", f"127.0.0.1:{port}", "--http-engine", engine, "--grace", "10"]
     serving = subprocess.Popen(
         [sys.executable, "-m", "mcp_trio", "run", str(spec), *places],

@@ -1,6 +1,7 @@
-"""Feeds parsers and servers what nobody should send: a million inputs to parsers, fifty thousand to servers.
+"""Feed parsers and servers a million malformed inputs.
 
-The same seed gives the same inputs. Nothing may crash, hang, or grow; what is found is said with its input.
+The same seed gives the same inputs. Nothing may crash, hang or grow. A failure is
+reported with its input.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import traceback
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from .parsers import PARSERS
-from .running import Found, run_parser
+from .running import Failure, run_parser
 from .servers import SERVERS
 
 TARGETS = {
@@ -28,52 +29,52 @@ def say(line: str) -> None:
 
 
 def run(name: str, inputs: int, seed: int) -> tuple[int, str]:
-    """One target: how many inputs it took, and what was found."""
+    """Run one target. Returns the number of its inputs, and what went wrong."""
     logging.disable(logging.CRITICAL)
     try:
-        return (
-            run_parser(name, inputs, seed, say)
-            if name in PARSERS
-            else SERVERS[name][1](inputs, seed, say)
-        ), ""
-    except Found as found:
-        return 0, str(found)
-    except (
-        Exception
-    ) as problem:  # of the server, or of its client: the other targets go on
+        if name in PARSERS:
+            return run_parser(name, inputs, seed, say), ""
+        _, run_server = SERVERS[name]
+        return run_server(inputs, seed, say), ""
+    except Failure as failure:
+        return 0, str(failure)
+    # An error in a server or its client must not end the other targets.
+    except Exception as problem:
         return 0, "".join(traceback.format_exception(problem))[-3_000:]
 
 
 def main() -> int:
-    """The command."""
+    """Run the targets that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument(
-        "--inputs", type=int, help="for each target; by default its share of all"
+        "--inputs",
+        type=int,
+        help="inputs of each target; by default its share of a million",
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     options = parser.parse_args()
-    if unknown := set(options.targets) - TARGETS.keys():
-        parser.error(
-            f"there is no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}"
-        )
-    # Those that take longest first, so that both cores are done at about the same time.
+    for target in options.targets:
+        if target not in TARGETS:
+            known = ", ".join(TARGETS)
+            parser.error(f"expected a target ({known}), got {target!r}")
+    # The longest first, so that both cores finish at about the same time.
     names = sorted(options.targets or TARGETS, key=LONGEST.__contains__, reverse=True)
-    begun, total, wrong = time.monotonic(), 0, []
+    started = time.monotonic()
+    total = 0
+    failed = []
     with ProcessPoolExecutor(CORES) as pool:
         jobs = {
             pool.submit(run, name, options.inputs or TARGETS[name], options.seed): name
             for name in names
         }
         for job in as_completed(jobs):
-            count, found = job.result()
+            count, problem = job.result()
             total += count
-            if found:
-                wrong.append(jobs[job])
-                say(f"FOUND {jobs[job]}: {found}")
-    seconds = time.monotonic() - begun
-    rate = f"{total:,} inputs in {seconds:.0f} s: {total / seconds:,.0f} inputs/s"
-    say(
-        f"{rate}; {len(wrong)} of {len(names)} targets failed: {', '.join(wrong) or 'none'}"
-    )
-    return 1 if wrong else 0
+            if problem:
+                failed.append(jobs[job])
+                say(f"FAILED {jobs[job]}: {problem}")
+    seconds = time.monotonic() - started
+    say(f"{total:,} inputs in {seconds:.0f} s: {total / seconds:,.0f} inputs/s")
+    say(f"{len(failed)} of {len(names)} targets failed: {', '.join(failed) or 'none'}")
+    return int(bool(failed))

@@ -1,4 +1,4 @@
-"""Bad inputs: good ones with a few small changes, the same for the same seed."""
+"""Malformed inputs: valid ones with a few small changes, reproducible by their seed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WORDS = [
 
 
 def seeds() -> list[Any]:
-    """Valid messages of all revisions."""
+    """Return valid messages of all revisions."""
     messages: list[Any] = [
         *[initialize(revision) for revision in OPENING],
         notification("notifications/initialized"),
@@ -82,7 +82,7 @@ def seeds() -> list[Any]:
 
 @cache
 def recorded() -> list[bytes]:
-    """What clients say in the golden traces, each message once."""
+    """Return what clients send in the golden traces, each message once."""
     lines = [
         line for path in sorted(TRACES.rglob("*.jsonl")) for line in read(path).lines
     ]
@@ -96,7 +96,7 @@ def messages() -> list[bytes]:
 
 
 class Mutator:
-    """Makes bad inputs of good ones; `words` are what a grammar gives a meaning."""
+    """Makes malformed inputs. `words` are the tokens of the grammar."""
 
     def __init__(
         self,
@@ -108,7 +108,8 @@ class Mutator:
     ):
         self.random = random.Random(str(seed))
         self._corpus = corpus
-        self.last = b""  # what was made last
+        # The latest input.
+        self.last = b""
         self._words = words or [
             b"\0",
             b"\xff",
@@ -126,18 +127,18 @@ class Mutator:
                 self._cut,
                 self._double,
                 self._splice,
-                self._put_a_word,
+                self._insert_word,
                 lambda data: data,
             ),
             *(
-                [self._nest, *[self._swap_a_type] * 3, self._in_an_array]
+                [self._nest, *[self._swap_value] * 3, self._wrap_in_array]
                 if is_json
-                else [self._put_a_word]
+                else [self._insert_word]
             ),
         ]
 
     def make(self) -> bytes:
-        """The next one."""
+        """Return the next input."""
         data = self.random.choice(self._corpus)
         for _ in range(self.random.choice([1, 1, 1, 2, 3])):
             data = self.random.choice(self._kinds)(data)
@@ -145,17 +146,17 @@ class Mutator:
         return self.last
 
     def line(self) -> bytes:
-        """The next one that stands in one line."""
+        """Return the next input without line feeds."""
         return self.make().replace(b"\n", b" ") or b"{"
 
     def text(self) -> str:
-        """The next one as text."""
+        """Return the next input as text."""
         return self.make().decode(
             "utf-8", self.random.choice(["replace", "surrogateescape", "ignore"])
         )
 
     def pieces(self, data: bytes) -> list[bytes]:
-        """The same bytes as they may come: in a few pieces, or one by one."""
+        """Split data as a connection may deliver it: in pieces, or byte by byte."""
         if len(data) < 300 and self.random.random() < 0.1:
             return [data[at : at + 1] for at in range(len(data))]
         cuts = sorted(
@@ -167,7 +168,7 @@ class Mutator:
             for one, other in zip([0, *cuts], [*cuts, len(data)], strict=True)
         ]
 
-    def _put_a_word(self, data: bytes) -> bytes:
+    def _insert_word(self, data: bytes) -> bytes:
         at = self.random.randint(0, len(data))
         return (
             data[:at]
@@ -206,11 +207,11 @@ class Mutator:
         opening, closing = self.random.choice([(b"[", b"]"), (b'{"a":', b"}")])
         return data[:at] + opening * deep + b"1" + closing * deep + data[at:]
 
-    def _in_an_array(self, data: bytes) -> bytes:
+    def _wrap_in_array(self, data: bytes) -> bytes:
         return b"[" + b",".join([data] * self.random.randint(0, 3)) + b"]"
 
-    def _swap_a_type(self, data: bytes) -> bytes:
-        """One value anywhere, or one key, becomes something else."""
+    def _swap_value(self, data: bytes) -> bytes:
+        """Replace one value, or one key, by something else."""
         try:
             tree = json.loads(data)
         except (ValueError, RecursionError):

@@ -47,10 +47,10 @@ from tests.support.websocket import UPGRADE, masked
 
 from .mutating import TRACES, Mutator, messages
 
-# Takes the mutator, gives what does one input.
+# Takes a mutator, and returns a function that checks one input.
 Target = Callable[[Mutator], Callable[[], object]]
 Read = tuple[bytes, bytes, dict[bytes, bytes], bytes, bool, bool]
-SECRET = b"what nobody else knows"
+SECRET = b"a secret key"
 
 
 # JSON-RPC
@@ -60,12 +60,12 @@ def jsonrpc_messages() -> Mutator:
     return Mutator("jsonrpc", messages(), is_json=True)
 
 
-def a_message(mutator: Mutator) -> Callable[[], object]:
-    """Any message is an event, or nothing; a refusal is a message in itself. It never raises."""
+def check_message(mutator: Mutator) -> Callable[[], object]:
+    """Any message is an event or nothing, and a refusal is a valid message."""
     revisions = make_server().revisions
     opening, stated = list(revisions.opening.values()), [None, None, *revisions.all]
 
-    def one() -> None:
+    def check_one() -> None:
         choose = mutator.random.choice
         session = Session(revisions, choose(stated), choose([None, *opening]))
         event = session.receive(mutator.make())
@@ -78,22 +78,23 @@ def a_message(mutator: Mutator) -> Callable[[], object]:
                 assert refused["error"]["code"] == part.error.code
                 assert refused["jsonrpc"] == "2.0"
 
-    return one
+    return check_one
 
 
-def lines_of(mutator: Mutator) -> Callable[[], object]:
-    """The same lines, however they come."""
+def check_lines(mutator: Mutator) -> Callable[[], object]:
+    """The lines do not depend on how the bytes are split."""
 
-    def one() -> None:
+    def check_one() -> None:
         data = b"\n".join(mutator.make() for _ in range(mutator.random.randrange(4)))
-        whole, split = LineDecoder(3_000), LineDecoder(3_000)
-        wanted = [*whole.feed(data), *whole.end()]
-        found = [
-            line for piece in mutator.pieces(data) for line in split.feed(piece)
-        ] + split.end()
-        assert found == wanted
+        whole = LineDecoder(3_000)
+        expected = [*whole.feed(data), *whole.end()]
+        split = LineDecoder(3_000)
+        lines = []
+        for piece in mutator.pieces(data):
+            lines += split.feed(piece)
+        assert [*lines, *split.end()] == expected
 
-    return one
+    return check_one
 
 
 # HTTP
@@ -154,9 +155,13 @@ def http_streams() -> Mutator:
     return Mutator("http", streams(), words=WORDS)
 
 
-def readings(admit: Any, pieces: list[bytes]) -> tuple[list[Read], int | None]:
-    """The requests of a stream, up to the first that is refused or ends the connection; and its status."""
-    parser, found = RequestParser(admit, "localhost"), list[Read]()
+def read_requests(admit: Any, pieces: list[bytes]) -> tuple[list[Read], int | None]:
+    """Return the requests of a stream, and the status if one is refused.
+
+    Reading ends at a refused request, and at one that ends the connection.
+    """
+    parser = RequestParser(admit, "localhost")
+    found: list[Read] = []
     for piece in pieces:
         parser.feed(piece)
     for one in parser.requests:
@@ -178,27 +183,31 @@ def readings(admit: Any, pieces: list[bytes]) -> tuple[list[Read], int | None]:
     return found, None
 
 
-def a_stream(mutator: Mutator) -> Callable[[], object]:
-    """One reading, whole, in pieces, or each part by itself; nothing raises; what is let in has one length."""
+def check_stream(mutator: Mutator) -> Callable[[], object]:
+    """A stream is read in the same way as a whole and in pieces.
+
+    An accepted request has only one header that states its length.
+    """
     admit, choose = Service(make_server()).admit, mutator.random.choice
 
-    def one() -> None:
+    def check_one() -> None:
         parts = [mutator.make()[:8_000] for _ in range(choose([1, 1, 2, 3]))]
         head, _, body = parts[-1].partition(b"\r\n\r\n")
-        for _ in range(choose([0, 0, 1, 2])):  # the same head again, with another body
+        # The same head again, with another body.
+        for _ in range(choose([0, 0, 1, 2])):
             at = mutator.random.randint(0, len(body))
             body = choose(
                 [body, body[:at] + b"x" + body[at + 1 :], body[:at], b"\r\n" + body]
             )
             parts.append(head + b"\r\n\r\n" + body)
         data = b"".join(parts)
-        wanted = readings(admit, [data])
+        expected = read_requests(admit, [data])
         for pieces in (parts, mutator.pieces(data)):
-            assert readings(admit, pieces) == wanted, pieces
-        for _, _, headers, _, _, _ in wanted[0]:
+            assert read_requests(admit, pieces) == expected, pieces
+        for _, _, headers, _, _, _ in expected[0]:
             assert not {b"content-length", b"transfer-encoding"} <= headers.keys()
 
-    return one
+    return check_one
 
 
 VALUES = [
@@ -262,8 +271,8 @@ def header_values() -> Mutator:
     )
 
 
-def headers_of(mutator: Mutator) -> Callable[[], object]:
-    """What the endpoint reads in headers: each is understood or refused; and no foreign name passes for the machine."""
+def check_headers(mutator: Mutator) -> Callable[[], object]:
+    """Each header is accepted or refused, and no foreign host is accepted."""
     service = Service(make_server())
     names = [
         b"host",
@@ -294,7 +303,7 @@ def headers_of(mutator: Mutator) -> Callable[[], object]:
     event = Session(service.server.revisions).receive(json.dumps(body).encode())
     assert isinstance(event, Call)
 
-    def one() -> None:
+    def check_one() -> None:
         choose = mutator.random.choice
         headers = {
             choose(names): mutator.make().strip(b" \t")
@@ -321,7 +330,7 @@ def headers_of(mutator: Mutator) -> Callable[[], object]:
             except HeaderMismatch:
                 pass
 
-    return one
+    return check_one
 
 
 # SSE
@@ -347,8 +356,8 @@ def event_ids() -> Mutator:
     )
 
 
-def an_event_id(mutator: Mutator) -> Callable[[], object]:
-    """One that names an event of a stream leads behind it; any other is refused."""
+def check_event_id(mutator: Mutator) -> Callable[[], object]:
+    """An event id of a stream resumes after this event; any other is refused."""
     server = make_server()
     session = HttpSession(server, Sessions(server.ledger))
     session.session.revision = server.revisions.opening["2025-11-25"]
@@ -358,7 +367,7 @@ def an_event_id(mutator: Mutator) -> Callable[[], object]:
             stream.send(b'{"number":%d}' % number)
         stream.close()
 
-    def one() -> None:
+    def check_one() -> None:
         given = mutator.make()
         try:
             stream, after = session.resume(given)
@@ -373,7 +382,7 @@ def an_event_id(mutator: Mutator) -> Callable[[], object]:
         stream.detach(reader)
         assert block.count(b"number") == max(0, 5 - max(after or 0, 0))
 
-    return one
+    return check_one
 
 
 def event_streams() -> Mutator:
@@ -400,17 +409,17 @@ def event_streams() -> Mutator:
     )
 
 
-def an_event_stream(mutator: Mutator) -> Callable[[], object]:
-    """The same events, however they come."""
+def check_event_stream(mutator: Mutator) -> Callable[[], object]:
+    """The events do not depend on how the bytes are split."""
 
-    def one() -> None:
+    def check_one() -> None:
         data = b"".join(mutator.make() for _ in range(3))
         split = EventParser()
         assert [
             event for piece in mutator.pieces(data) for event in split.feed(piece)
         ] == EventParser().feed(data)
 
-    return one
+    return check_one
 
 
 # WebSocket
@@ -437,15 +446,15 @@ def frames() -> Mutator:
     )
 
 
-def a_websocket(mutator: Mutator) -> Callable[[], object]:
-    """Whatever frames come, the conversation ends with the connection, and nothing is raised."""
+def check_websocket(mutator: Mutator) -> Callable[[], object]:
+    """The conversation ends with the connection, whatever the frames are."""
     server = Server("framed")
 
     @server.tool
     async def echo(text: str) -> str:
         return text
 
-    async def serve_conversation(count: int) -> None:
+    async def serve_connections(count: int) -> None:
         async with server.running():
             for _ in range(count):
                 ours, theirs = trio.testing.memory_stream_pair()
@@ -462,13 +471,13 @@ def a_websocket(mutator: Mutator) -> Callable[[], object]:
                         while await ours.receive_some():
                             pass
 
-    def one() -> int:
+    def check_one() -> int:
         trio.run(
-            serve_conversation, 100, clock=trio.testing.MockClock(autojump_threshold=0)
+            serve_connections, 100, clock=trio.testing.MockClock(autojump_threshold=0)
         )
         return 100
 
-    return one
+    return check_one
 
 
 # URIs, schemas, states, traces
@@ -494,11 +503,11 @@ def uris() -> Mutator:
     )
 
 
-def a_template(mutator: Mutator) -> Callable[[], object]:
-    """A template is refused in words, or matches in no time; and what it has matched stands in the URI."""
+def check_template(mutator: Mutator) -> Callable[[], object]:
+    """A template is refused with a ValueError, or matches quickly."""
     templates = [UriTemplate(template) for template, _, _ in MATCHES]
 
-    def one() -> None:
+    def check_one() -> None:
         if mutator.random.random() < 0.3:
             try:
                 templates[mutator.random.randrange(len(templates))] = UriTemplate(
@@ -511,7 +520,7 @@ def a_template(mutator: Mutator) -> Callable[[], object]:
         assert time.perf_counter() - begun < 0.25
         assert found is None or all(value for value in found.values())
 
-    return one
+    return check_one
 
 
 def schemas() -> Mutator:
@@ -562,8 +571,8 @@ def schemas() -> Mutator:
     )
 
 
-def a_schema(mutator: Mutator) -> Callable[[], object]:
-    """It is refused in words, or judges: by a ValueError alone; and so do arguments by a signature."""
+def check_schema(mutator: Mutator) -> Callable[[], object]:
+    """A schema and a signature raise only ValueErrors, with a reason."""
 
     def f(
         a: int,
@@ -580,7 +589,7 @@ def a_schema(mutator: Mutator) -> Callable[[], object]:
         except (ValueError, RecursionError):
             return {}
 
-    def one() -> None:
+    def check_one() -> None:
         schema, reasons = decoded(), list[str]()
         try:
             if isinstance(schema, dict) and mutator.random.random() < 0.3:
@@ -595,7 +604,7 @@ def a_schema(mutator: Mutator) -> Callable[[], object]:
             reasons.append(str(refused))
         assert all(reasons)
 
-    return one
+    return check_one
 
 
 def states() -> Mutator:
@@ -607,10 +616,10 @@ def states() -> Mutator:
     )
 
 
-def a_state(mutator: Mutator) -> Callable[[], object]:
-    """Nothing passes but what was sealed, to the letter."""
+def check_state(mutator: Mutator) -> Callable[[], object]:
+    """Only sealed states are accepted, without any change."""
 
-    def one() -> None:
+    def check_one() -> None:
         given = mutator.text()
         try:
             content = unseal(SECRET, given)
@@ -619,7 +628,7 @@ def a_state(mutator: Mutator) -> Callable[[], object]:
         assert given == seal(SECRET, content)
         assert content in (b"{}", b'{"digest":"x","expires":1.0}', b"", b"\0" * 100)
 
-    return one
+    return check_one
 
 
 def traces() -> Mutator:
@@ -631,12 +640,12 @@ def traces() -> Mutator:
     )
 
 
-def a_trace(mutator: Mutator) -> Callable[[], object]:
-    """It is read, and can be drawn and written again, or is refused in words."""
+def check_trace(mutator: Mutator) -> Callable[[], object]:
+    """A trace is refused with BadTrace, or can be drawn and written again."""
     with tempfile.NamedTemporaryFile(delete=False) as file:
         path = Path(file.name)
 
-    def one() -> None:
+    def check_one() -> None:
         path.write_bytes(mutator.make())
         try:
             trace = read(path)
@@ -650,13 +659,13 @@ def a_trace(mutator: Mutator) -> Callable[[], object]:
         if mutator.random.random() < 0.1:
             in_terminal(trace, 80, False)
 
-    return one
+    return check_one
 
 
-def encoded(mutator: Mutator) -> Callable[[], object]:
-    """Whatever text a tool gives leaves as JSON in UTF-8."""
+def check_encoding(mutator: Mutator) -> Callable[[], object]:
+    """Any text that a tool returns is encoded as JSON in UTF-8."""
 
-    def one() -> None:
+    def check_one() -> None:
         text = mutator.text() + mutator.random.choice(
             ["", "\ud800", "\udc00\ud800", "\0"]
         )
@@ -664,21 +673,21 @@ def encoded(mutator: Mutator) -> Callable[[], object]:
             msgspec.json.decode(jsonrpc.encode({"text": text, text[:9]: [text]})), dict
         )
 
-    return one
+    return check_one
 
 
-# Name -> how many inputs of the million, the mutator, what does one.
+# Name -> number of inputs (a million together), mutator, check.
 PARSERS: dict[str, tuple[int, Callable[[], Mutator], Target]] = {
-    "jsonrpc": (250_000, jsonrpc_messages, a_message),
-    "lines": (50_000, jsonrpc_messages, lines_of),
-    "http": (250_000, http_streams, a_stream),
-    "headers": (100_000, header_values, headers_of),
-    "resumption": (50_000, event_ids, an_event_id),
-    "events": (50_000, event_streams, an_event_stream),
-    "websocket": (20_000, frames, a_websocket),
-    "templates": (90_000, uris, a_template),
-    "schemas": (30_000, schemas, a_schema),
-    "states": (50_000, states, a_state),
-    "encoding": (50_000, jsonrpc_messages, encoded),
-    "traces": (10_000, traces, a_trace),
+    "jsonrpc": (250_000, jsonrpc_messages, check_message),
+    "lines": (50_000, jsonrpc_messages, check_lines),
+    "http": (250_000, http_streams, check_stream),
+    "headers": (100_000, header_values, check_headers),
+    "resumption": (50_000, event_ids, check_event_id),
+    "events": (50_000, event_streams, check_event_stream),
+    "websocket": (20_000, frames, check_websocket),
+    "templates": (90_000, uris, check_template),
+    "schemas": (30_000, schemas, check_schema),
+    "states": (50_000, states, check_state),
+    "encoding": (50_000, jsonrpc_messages, check_encoding),
+    "traces": (10_000, traces, check_trace),
 }

@@ -10,17 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-HANGS = 20  # seconds for one input
-EVERY = 2.0  # seconds between two lines of progress
+# The seconds that one input may take.
+TIMEOUT = 20
+# The seconds between two lines of progress.
+INTERVAL = 2.0
 Say = Callable[[str], object]
 
 
-class Found(AssertionError):
-    """What an input has done that none may."""
+class Failure(AssertionError):
+    """A target did something that no input may cause."""
 
 
 def memory(pid: int | str = "self") -> int:
-    """Bytes that a process holds."""
+    """Return the bytes that a process holds."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -29,44 +31,49 @@ def descriptors(pid: int | str = "self") -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def level(name: str, sizes: list[int], slack: int) -> None:
-    """What is held at the end is no more than what was held when all was in use; a few looks are too few to tell."""
-    if len(sizes) >= 10:
-        early, late = (
-            max(sizes[len(sizes) // 10 : len(sizes) // 3]),
-            max(sizes[-max(1, len(sizes) // 10) :]),
-        )
-        if late > early * 1.1 + slack:
-            raise Found(
-                f"{name} grows: {early:,} in the beginning, {late:,} in the end"
-            )
+def check_growth(name: str, sizes: list[int], slack: int) -> None:
+    """Check that the last sizes are not larger than the early ones. Raises Failure.
+
+    Fewer than ten sizes are not enough to tell.
+    """
+    if len(sizes) < 10:
+        return
+    tenth = len(sizes) // 10
+    early = max(sizes[tenth : len(sizes) // 3])
+    late = max(sizes[-tenth:])
+    if late > early * 1.1 + slack:
+        raise Failure(f"{name} grows: {early:,} at first, {late:,} at the end")
 
 
 class Progress:
-    """Counts inputs, and says so now and then."""
+    """Counts inputs, and reports the count every few seconds."""
 
-    def __init__(self, name: str, wanted: int, say: Say) -> None:
+    def __init__(self, name: str, total: int, say: Say) -> None:
         self.done = 0
-        self._name, self._wanted, self._say = name, wanted, say
-        self._begun = self._said = time.monotonic()
+        self._name = name
+        self._total = total
+        self._say = say
+        self._started = time.monotonic()
+        self._reported = self._started
 
     def add(self, count: int) -> None:
         self.done += count
         now = time.monotonic()
-        if now - self._said > EVERY or self.done >= self._wanted:
-            self._said = now
-            rate = self.done / max(now - self._begun, 1e-9)
+        if now - self._reported > INTERVAL or self.done >= self._total:
+            self._reported = now
+            rate = self.done / max(now - self._started, 1e-9)
             self._say(
-                f"{self._name:>12} {self.done:>9,} of {self._wanted:>9,}  {rate:9,.0f} inputs/s"
+                f"{self._name:>12} {self.done:>9,} of {self._total:>9,}  "
+                f"{rate:9,.0f} inputs/s"
             )
 
 
 @contextmanager
 def no_hang() -> Iterator[None]:
-    """Ends what takes too long with an error that says where it was."""
+    """Raise Failure where the code is when an input takes too long."""
 
     def stop(*_: object) -> None:
-        raise Found(f"one input takes more than {HANGS} seconds")
+        raise Failure(f"one input takes more than {TIMEOUT} seconds")
 
     before = signal.signal(signal.SIGALRM, stop)
     try:
@@ -77,26 +84,30 @@ def no_hang() -> Iterator[None]:
 
 
 def run_parser(name: str, inputs: int, seed: int, say: Say) -> int:
-    """So many inputs through one parser. Raises Found."""
+    """Run one parser with a number of inputs. Raises Failure."""
     from .parsers import PARSERS
 
     _, make, target = PARSERS[name]
     mutator = make()
     mutator.random.seed(f"{seed} {name}")
-    one, progress, held = target(mutator), Progress(name, inputs, say), list[int]()
+    check_one = target(mutator)
+    progress = Progress(name, inputs, say)
+    sizes: list[int] = []
     with no_hang():
         while progress.done < inputs:
             for _ in range(100):
-                signal.setitimer(signal.ITIMER_REAL, HANGS)
+                signal.setitimer(signal.ITIMER_REAL, TIMEOUT)
                 try:
-                    count: Any = one() or 1
+                    count: Any = check_one() or 1
                 except Exception as problem:
-                    where = f"{name}, seed {seed}, input {progress.done:,}: {mutator.last[:2000]!r}"
-                    raise Found(f"{where}: {problem!r}") from problem
+                    raise Failure(
+                        f"{name}, seed {seed}, input {progress.done:,}: "
+                        f"{mutator.last[:2000]!r}: {problem!r}"
+                    ) from problem
                 progress.add(count)
                 if progress.done >= inputs:
                     break
-            held.append(memory())
-    step = max(1, len(held) // 50)
-    level(f"the memory of {name}", held[::step], 8 * 2**20)
+            sizes.append(memory())
+    step = max(1, len(sizes) // 50)
+    check_growth(f"the memory of {name}", sizes[::step], 8 * 2**20)
     return progress.done

@@ -1,4 +1,7 @@
-"""Servers in processes of their own, fed by their transports; each thousand inputs they have to answer a request."""
+"""Servers in processes of their own, which get malformed input over their transports.
+
+After each thousand inputs, they have to answer a valid request.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from tests.support.websocket import UPGRADE
 
 from .mutating import Mutator, messages
 from .parsers import frames, http_streams
-from .running import Found, Progress, Say, descriptors, level, memory
+from .running import Failure, Progress, Say, check_growth, descriptors, memory
 
 COMMAND = [
     sys.executable,
@@ -32,8 +35,12 @@ COMMAND = [
     "run",
     str(TESTS / "fuzz" / "served.py"),
 ]
-A_ROUND, AT_ONCE = 1_000, 16
-PATIENCE = 20.0  # seconds for an answer
+# Inputs between two checks.
+ROUND = 1_000
+# Connections at once.
+AT_ONCE = 16
+# The seconds in which the server has to answer.
+TIMEOUT = 20.0
 SLACK = {"memory": 4 * 2**20, "descriptors": 4}
 
 
@@ -47,40 +54,39 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def quiet() -> Iterator[Any]:
-    """A file for what the server says on stderr, where in the end no traceback may be."""
+def without_traceback() -> Iterator[Any]:
+    """Yield a file for the server's stderr. Raises Failure if a traceback is logged."""
     with tempfile.TemporaryFile() as errors:
         yield errors
         errors.seek(0)
-        said = errors.read()
-    if b"Traceback" in said:
-        raise Found(
-            "a traceback in the log: "
-            + said[said.index(b"Traceback") :][:3_000].decode(errors="replace")
-        )
+        log = errors.read()
+    start = log.find(b"Traceback")
+    if start >= 0:
+        traceback = log[start : start + 3_000].decode(errors="replace")
+        raise Failure(f"a traceback in the log: {traceback}")
 
 
-class Held:
-    """What a process holds, looked at after each round."""
+class Resources:
+    """What a process holds, measured after each round."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._sizes: dict[str, list[int]] = {"memory": [], "descriptors": []}
 
-    def look(self) -> None:
+    def measure(self) -> None:
         self._sizes["memory"].append(memory(self._pid))
         self._sizes["descriptors"].append(descriptors(self._pid))
 
-    def judge(self) -> None:
+    def check(self) -> None:
         for name, sizes in self._sizes.items():
-            level(f"what the server holds ({name})", sizes, SLACK[name])
+            check_growth(f"the server's {name}", sizes, SLACK[name])
 
 
 # stdio
 
 
 class Process:
-    """The server on its standard input, and what it writes: read by a thread, so that neither side waits."""
+    """A server on stdio. A thread reads its output, so that neither side blocks."""
 
     def __init__(self, errors: Any) -> None:
         self._process = Popen(
@@ -107,7 +113,7 @@ class Process:
         self._process.stdin.flush()
 
     def answers(self, name: str) -> bool:
-        """Whether it answers a request, of a revision that needs no opening, within some seconds."""
+        """Return whether the server answers a request within some seconds."""
         self.send([json.dumps(modern(name, "server/discover")).encode()])
         deadline = time.monotonic() + 20
         while (
@@ -134,40 +140,39 @@ class Process:
 
 
 def stdio(inputs: int, seed: int, say: Say, revision: str = "2025-03-26") -> int:
-    """So many bad messages to one process. Raises Found."""
-    mutator, progress = (
-        Mutator(f"{seed} stdio", messages(), is_json=True),
-        Progress("stdio", inputs, say),
-    )
-    with quiet() as errors:
+    """Send malformed messages to one process. Raises Failure."""
+    mutator = Mutator(f"{seed} stdio", messages(), is_json=True)
+    progress = Progress("stdio", inputs, say)
+    with without_traceback() as errors:
         process = Process(errors)
-        held = Held(process.pid)
+        resources = Resources(process.pid)
         try:
             process.send([json.dumps(initialize(revision)).encode()])
             while progress.done < inputs:
-                count = min(A_ROUND, inputs - progress.done)
+                count = min(ROUND, inputs - progress.done)
                 process.send([mutator.line() for _ in range(count)])
                 if not process.answers(f"ping-{progress.done}"):
-                    raise Found(
-                        f"stdio, seed {seed}: no answer after {progress.done + count:,} messages"
+                    sent = progress.done + count
+                    raise Failure(
+                        f"stdio, seed {seed}: no answer after {sent:,} messages"
                     )
                 progress.add(count)
-                held.look()
+                resources.measure()
             if process.lines < inputs // 4:
-                raise Found(f"stdio: only {process.lines:,} replies")
+                raise Failure(f"stdio: only {process.lines:,} replies")
             if code := process.end():
-                raise Found(f"stdio: it ended with {code}")
+                raise Failure(f"stdio: it ended with {code}")
         finally:
             process.kill()
-    held.judge()
+    resources.check()
     return progress.done
 
 
-# What comes over TCP
+# HTTP and WebSocket
 
 
 def http(inputs: int, seed: int, say: Say) -> int:
-    """So many bad streams, each on a connection of its own. Raises Found."""
+    """Send malformed HTTP, each input on a new connection. Raises Failure."""
     mutator = http_streams()
 
     def stream() -> bytes:
@@ -179,7 +184,7 @@ def http(inputs: int, seed: int, say: Say) -> int:
 
 
 def websocket(inputs: int, seed: int, say: Say) -> int:
-    """So many bad frames behind good openings. Raises Found."""
+    """Send malformed frames after valid handshakes. Raises Failure."""
     mutator = frames()
 
     def stream() -> bytes:
@@ -200,7 +205,7 @@ def over_tcp(
 ) -> int:
     mutator.random.seed(f"{seed} {name}")
     progress = Progress(name, inputs, say)
-    with quiet() as errors:
+    with without_traceback() as errors:
         process = Popen(
             [*COMMAND, "--http", "0"], stderr=subprocess.PIPE, env=environment()
         )
@@ -213,17 +218,15 @@ def over_tcp(
                 assert line, "the server did not start"
             drain = Thread(target=copy, args=(process.stderr, errors), daemon=True)
             drain.start()
-            port, held = (
-                int(line.rpartition(b":")[2].partition(b"/")[0]),
-                Held(process.pid),
-            )
-            trio.run(rounds, port, stream, inputs, progress, held)
-            held.judge()
+            port = int(line.rpartition(b":")[2].partition(b"/")[0])
+            resources = Resources(process.pid)
+            trio.run(send_rounds, port, stream, inputs, progress, resources)
+            resources.check()
             if process.poll() is not None:
-                raise Found(f"{name}: the server has ended: {process.returncode}")
+                raise Failure(f"{name}: the server has ended: {process.returncode}")
         finally:
             process.terminate()
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT)
             if drain is not None:
                 drain.join()
             process.stderr.close()
@@ -235,41 +238,42 @@ def copy(source: Any, target: Any) -> None:
         target.write(line)
 
 
-async def rounds(
-    port: int, stream: Callable[[], bytes], inputs: int, progress: Progress, held: Held
+async def send_rounds(
+    port: int,
+    stream: Callable[[], bytes],
+    inputs: int,
+    progress: Progress,
+    resources: Resources,
 ) -> None:
-    there = Site(make_server(), port, trio.Event())
+    site = Site(make_server(), port, trio.Event())
     while progress.done < inputs:
-        count = min(A_ROUND, inputs - progress.done)
+        count = min(ROUND, inputs - progress.done)
         streams = [stream() for _ in range(count)]
         async with trio.open_nursery() as nursery:
             for start in range(AT_ONCE):
-                nursery.start_soon(each, port, streams[start::AT_ONCE])
-        reply = (
-            await there.modern(
-                "tools/call", {"name": "calculate_sum", "arguments": {"a": 1, "b": 2}}
-            )
-        ).json
+                nursery.start_soon(send_each, port, streams[start::AT_ONCE])
+        params = {"name": "calculate_sum", "arguments": {"a": 1, "b": 2}}
+        reply = (await site.modern("tools/call", params)).json
         assert reply["result"]["structuredContent"] == 3, reply
         progress.add(count)
-        held.look()
+        resources.measure()
 
 
-async def each(port: int, streams: list[bytes]) -> None:
-    """One after the other: to the end that the server makes of it."""
+async def send_each(port: int, streams: list[bytes]) -> None:
+    """Send one stream after the other, each until the server closes the connection."""
     for data in streams:
         client = await trio.open_tcp_stream("127.0.0.1", port)
         async with client:
             with (
                 suppress(trio.BrokenResourceError),
-                trio.move_on_after(PATIENCE) as patience,
+                trio.move_on_after(TIMEOUT) as patience,
             ):
                 await client.send_all(data)
                 await client.send_eof()
                 while await client.receive_some():
                     pass
             if patience.cancelled_caught:
-                raise Found(f"the server neither answers nor ends: {data[:2_000]!r}")
+                raise Failure(f"the server neither answers nor ends: {data[:2_000]!r}")
 
 
 SERVERS: dict[str, tuple[int, Callable[[int, int, Say], int]]] = {

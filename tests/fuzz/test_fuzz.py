@@ -1,4 +1,4 @@
-"""Thousands of bad inputs for each parser and server; `tests.fuzz` has a million."""
+"""Thousands of malformed inputs for each parser; `tests.fuzz` has a million."""
 
 from pathlib import Path
 
@@ -6,13 +6,13 @@ import pytest
 
 from tests.fuzz.mutating import Mutator, messages
 from tests.fuzz.parsers import PARSERS
-from tests.fuzz.running import Found, level, run_parser
+from tests.fuzz.running import Failure, check_growth, run_parser
 from tests.fuzz.servers import SERVERS, stdio
 from tests.support.checked import OPENING
 
 SEED = 20241007
 needs_proc = pytest.mark.skipif(
-    not Path("/proc/self/statm").exists(), reason="needs /proc to see what is held"
+    not Path("/proc/self/statm").exists(), reason="needs /proc to measure memory"
 )
 
 
@@ -34,7 +34,7 @@ def test_a_server_withstands_any_input(name: str) -> None:
 @needs_proc
 @pytest.mark.slow
 @pytest.mark.parametrize("revision", [OPENING[0], OPENING[-1]])
-def test_a_hundred_thousand_messages_in_a_session(revision: str) -> None:
+def test_a_session_withstands_a_hundred_thousand_messages(revision: str) -> None:
     assert stdio(100_000, SEED, print, revision) == 100_000
 
 
@@ -43,9 +43,7 @@ def test_the_same_seed_gives_the_same_inputs() -> None:
     assert [one.make() for _ in range(50)] == [other.make() for _ in range(50)]
 
 
-def test_what_grows_is_found() -> None:
-    level("memory", [100] * 50, 0)
-    with pytest.raises(
-        Found, match="memory grows: 115 in the beginning, 149 in the end"
-    ):
-        level("memory", list(range(100, 150)), 0)
+def test_growth_is_detected() -> None:
+    check_growth("memory", [100] * 50, 0)
+    with pytest.raises(Failure, match="memory grows: 115 at first, 149 at the end"):
+        check_growth("memory", list(range(100, 150)), 0)

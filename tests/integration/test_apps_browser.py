@@ -45,7 +45,7 @@ class HostPage(Page):
             self._contexts.append(params["context"]["id"])
 
     def ask_app(self, expression: str) -> Any:
-        """Return what an expression is in the app; None while there is no app."""
+        """Return the value of an expression in the app, or None without an app."""
         self.ask("0")  # hears of new frames
         for context in reversed(self._contexts):
             answer = self.call(
@@ -64,7 +64,7 @@ class HostPage(Page):
             try:
                 if self.ask_app(expression):
                     return
-            except AssertionError:  # the frame has gone meanwhile
+            except AssertionError:  # the frame was removed in the meantime
                 self._contexts.clear()
                 self.call("Runtime.disable")
                 self.call("Runtime.enable")
@@ -80,7 +80,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[int]:
-    """The port at which the pages of the host are served."""
+    """Yield the port of the host's pages."""
     try:
         folder = app_host()
     except Unavailable as reason:
@@ -98,7 +98,7 @@ def site() -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def clock() -> Iterator[str]:
-    """The URL of the example."""
+    """Yield the URL of the example."""
     path = str(PROJECT / "examples" / "clock_app.py")
     command = [sys.executable, "-m", "mcp_trio", "run", path, "--http", "0", "--cors"]
     with subprocess.Popen(
@@ -115,7 +115,7 @@ def clock() -> Iterator[str]:
 
 
 def is_error(complaint: Any) -> bool:
-    """Whether the browser complains of an exception, or of what a policy forbids."""
+    """Return whether the browser reports an exception or a violated policy."""
     entry = complaint.get("entry", {})
     return "exceptionDetails" in complaint or entry.get("source") == "security"
 

@@ -1,4 +1,4 @@
-"""Two processes behind nginx, configured as in docs/deploying.md."""
+"""Two processes behind nginx, configured as in docs/deployment.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 20
 
 @contextmanager
 def process(secret: str) -> Iterator[int]:
-    """The port of a demo server with this secret."""
+    """Yield the port of a demo server with this secret."""
     with running_server(environment={"MCP_TRIO_SECRET": secret}) as port:
         yield port
 
@@ -33,7 +33,7 @@ async def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 
 async def trip(url: str) -> str:
-    """What comes of a tool that asks."""
+    """Return the results of a tool that asks."""
     capabilities = {"elicitation": {"form": {}}}
     with trio.fail_after(PATIENCE):
         async with connect(url, capabilities=capabilities, answer=answer) as client:

@@ -1,4 +1,4 @@
-"""The console in a real browser: called, asked, cancelled, saved; by keyboard, in both themes, narrow, and hostile."""
+"""The console in a real browser: calls, questions, cancellation, keyboard, themes."""
 
 import base64
 import json
@@ -217,7 +217,7 @@ class ConsolePage(Page):
         self.click(f"#offers [data-name={json.dumps(name)}]")
 
     def fill(self, label: str, text: str, within: str = "#chosen") -> None:
-        """Type into the field of a label, in place of what is there."""
+        """Type into the field of a label, replacing its text."""
         found = self.ask(f"""(() => {{
             const fits = (label) => label.firstChild?.textContent === {json.dumps(label)};
             const label = [...document.querySelectorAll('{within} .field > label')].find(fits);
@@ -239,7 +239,7 @@ class ConsolePage(Page):
         self.click("#chosen button[type=submit]")
 
     def result(self, number: int = 0) -> str:
-        """The text of a result, the latest first, once it is there."""
+        """Wait for a result, and return the text of the latest."""
         article = f"document.querySelectorAll('#results article')[{number}]"
         self.until(f"{article}?.getAttribute('aria-busy') === 'false'")
         text: str = self.ask(f"{article}.innerText")
@@ -249,6 +249,13 @@ class ConsolePage(Page):
         """Begin a new conversation, in another revision."""
         self.select("#revision", revision)
         self.ready()
+
+    def start_task(self, url: str, tool: str) -> None:
+        """Open a console in the newest revision, and call a tool that is a task."""
+        self.visit(url)
+        self.use_revision("2026-07-28")
+        self.choose(tool)
+        self.submit()
 
     def until_task(self, *words: str) -> None:
         """Wait until the latest task in the list shows all these words."""
@@ -266,14 +273,14 @@ class ConsolePage(Page):
 
 @contextmanager
 def served(spec: str, *more: str) -> Iterator[str]:
-    """A server as a process; the address of its console."""
+    """Run a server as a process. Yields the URL of its console."""
     with served_at(spec, *more) as (console, _):
         yield console
 
 
 @contextmanager
 def served_at(spec: str, *more: str) -> Iterator[tuple[str, str]]:
-    """A server as a process; the address of its console, and its own."""
+    """Run a server as a process. Yields the URLs of its console and its endpoint."""
     command = [
         sys.executable,
         "-m",
@@ -326,7 +333,7 @@ def demo() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """The addresses of a server with tasks: of its console, and its own."""
+    """Run a server with tasks. Yields the URLs of its console and its endpoint."""
     file = tmp_path_factory.mktemp("tasks") / "tasks_server.py"
     file.write_text(TASKS_SERVER, "utf-8")
     with served_at(str(file)) as addresses:
@@ -466,7 +473,7 @@ def test_what_is_shown_is_what_it_is(page: ConsolePage, demo: str) -> None:
     page.choose("get_weather")
     page.fill("location", "Nowhere")
     page.submit()
-    assert "⚠ the tool reports an error" in page.result()
+    assert "⚠ tool error" in page.result()
     assert page.complaints == []
 
 
@@ -574,7 +581,7 @@ def test_a_form_has_every_kind_of_field(page: ConsolePage, kinds: str) -> None:
         "point": {"y": 5},
         "either": {"x": 4},
     }
-    # what is required is asked for, and what is out of bounds not sent
+    # missing and invalid values are reported, and not sent
     page.fill("count", "10")
     page.submit()
     assert page.ask("document.querySelectorAll('#chosen :invalid').length") >= 1
@@ -698,7 +705,7 @@ def test_sampling_and_roots_are_answered_or_refused_by_hand(
     page.submit()
     page.until("document.querySelector('#question').open")
     assert "What is it?" in page.ask("document.querySelector('#question').innerText")
-    page.fill("What the model is to have said", "A cat", "#question")
+    page.fill("The model's reply", "A cat", "#question")
     page.click("#question-send")
     assert "a person: A cat" in page.result()
     page.submit()
@@ -709,7 +716,7 @@ def test_sampling_and_roots_are_answered_or_refused_by_hand(
     page.submit()
     page.until("document.querySelector('#question').open")
     page.fill(
-        "Folders, as file:// URIs, one a line", "file:///a\nfile:///b", "#question"
+        "Folders, as file:// URIs, one per line", "file:///a\nfile:///b", "#question"
     )
     page.click("#question-send")
     assert "file:///a file:///b" in page.result()
@@ -749,7 +756,7 @@ def test_a_question_that_is_withdrawn_goes_away(page: ConsolePage, kinds: str) -
     page.submit()
     page.until("document.querySelector('#question').open")
     page.until("!document.querySelector('#question').open")
-    assert "the tool reports an error" in page.result()
+    assert "tool error" in page.result()
 
 
 def test_a_task_asks_and_ends(page: ConsolePage, tasks: tuple[str, str]) -> None:
@@ -795,10 +802,7 @@ def test_a_task_is_cancelled_where_it_was_called_and_in_the_list(
 def test_a_task_goes_on_while_its_page_is_loaded_again(
     page: ConsolePage, tasks: tuple[str, str]
 ) -> None:
-    page.visit(tasks[0])
-    page.use_revision("2026-07-28")
-    page.choose("paint")
-    page.submit()
+    page.start_task(tasks[0], "paint")
     page.until("document.querySelector('#question').open")
     page.call("Page.reload")
     page.until("performance.getEntriesByType('navigation')[0].type === 'reload'")
@@ -818,10 +822,7 @@ def test_a_task_goes_on_while_its_page_is_loaded_again(
 def test_a_question_of_a_task_that_is_refused_cancels_the_task(
     page: ConsolePage, tasks: tuple[str, str]
 ) -> None:
-    page.visit(tasks[0])
-    page.use_revision("2026-07-28")
-    page.choose("think")
-    page.submit()
+    page.start_task(tasks[0], "think")
     page.until("document.querySelector('#question').open")
     page.click("#question-cancel")
     assert "cancelled after" in page.result()
@@ -830,10 +831,7 @@ def test_a_question_of_a_task_that_is_refused_cancels_the_task(
 def test_a_task_that_fails_or_expires_says_so(
     page: ConsolePage, tasks: tuple[str, str]
 ) -> None:
-    page.visit(tasks[0])
-    page.use_revision("2026-07-28")
-    page.choose("break_down")
-    page.submit()
+    page.start_task(tasks[0], "break_down")
     assert "out of order" in page.result()
     page.until_task("failed", "out of order")
     page.choose("forget")
@@ -865,10 +863,7 @@ def test_tasks_of_other_clients_are_shown_and_left_alone(
 def test_a_page_that_changes_its_revision_leaves_its_task(
     page: ConsolePage, tasks: tuple[str, str]
 ) -> None:
-    page.visit(tasks[0])
-    page.use_revision("2026-07-28")
-    page.choose("dig")
-    page.submit()
+    page.start_task(tasks[0], "dig")
     page.until_task("working", "3 of 10")
     page.use_revision("2025-11-25")
     assert "The task continues without it." in page.result()

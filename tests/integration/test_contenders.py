@@ -1,4 +1,4 @@
-"""Every installed contender of the benchmarks does the same work."""
+"""Every contender that was built does the same work in the benchmarks."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ import os
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from benchmarks import contenders
 from benchmarks.calls import ORDER, ROUTE
-from benchmarks.contenders import BOTH, CONTENDERS, OLDER, Build, Contender, Roll
+from benchmarks.contenders import builds, toolchains
+from benchmarks.contenders.__main__ import table
+from benchmarks.contenders.builds import Build, Builds
+from benchmarks.contenders.table import BOTH, CONTENDERS, OLDER, Contender
+from benchmarks.servers import environment, free_port
 from mcp_trio.client.client import Client, Result
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.client.target import connect
 
 pytestmark = pytest.mark.integration
 
-MORE = 3
-SECONDS = 60
+# `tool_0` to `tool_2`.
+ADDITIONAL_TOOLS = 3
+TIMEOUT = 60
 NAMES = [
     "add",
     "block",
@@ -40,23 +43,26 @@ NAMES = [
     "users",
     "wait",
 ]
-# The floors answer every call alike, without structured content.
+# The floors answer all calls in the same way, without structured content.
 STRUCTURED = "structured results"
-# What a contender has no way to do.
-LACKS = {
+# The tools that a contender cannot have.
+MISSING = {
     "tiny": {"grow"},
     "python_sdk": {"route"},
     "python_sdk_streams": {"route"},
     "python_sdk_trio": {"route"},
-    # It serves one workload only.
+    # It is measured in one workload.
     "python_sdk_lowlevel": {*NAMES, STRUCTURED} - {"route"},
 }
+# The tools that no floor has.
+FLOORS_MISSING = {"total", "user", "users", "order", "route", STRUCTURED}
 BUILT = {
-    contender.name: there
+    contender.name: build
     for contender in CONTENDERS
-    if (there := contenders.found(contender))
+    if (build := builds.find_build(contender))
 }
-WAYS = [
+TRANSPORTS = {"stdio", "http", "stateless", "stream", "ws"}
+CASES = [
     pytest.param(contender, transport, id=f"{contender.name}-{transport}")
     for contender in CONTENDERS
     if contender.name in BUILT
@@ -66,49 +72,49 @@ WAYS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("contender", "transport"), WAYS)
-async def test_a_contender_answers_every_call_in_each_revision_that_it_claims(
+@pytest.mark.parametrize(("contender", "transport"), CASES)
+async def test_a_contender_has_all_tools_in_each_of_its_revisions(
     contender: Contender, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in contenders.environment(contender, MORE).items():
+    for name, value in environment(contender, ADDITIONAL_TOOLS).items():
         monkeypatch.setenv(name, value)
-    with trio.fail_after(SECONDS):
+    with trio.fail_after(TIMEOUT):
         async with serving(contender, transport) as target:
             for revision in contender.transports[transport]:
                 async with connect(target, revision) as client:
                     assert client.revision == revision
-                    lacks = LACKS.get(contender.name, set())
+                    missing = MISSING.get(contender.name, set())
                     if contender.name.startswith("floor_"):
-                        lacks = {"total", "user", "users", "order", "route", STRUCTURED}
-                    await check(client, transport, lacks)
+                        missing = FLOORS_MISSING
+                    await check_tools(client, transport, missing)
 
 
-async def check(client: Client, transport: str, lacks: set[str]) -> None:
-    """Everything that a workload asks for."""
+async def check_tools(client: Client, transport: str, missing: set[str]) -> None:
+    """Call all tools, and check the results."""
     names = sorted(tool["name"] for tool in await client.list_tools())
-    expected = [name for name in NAMES if name not in lacks]
+    expected = [name for name in NAMES if name not in missing]
     assert [name for name in names if not name.startswith("grown_")] == expected
-    if "route" not in lacks:
+    if "route" not in missing:
         await check_route(client)
-    if "order" not in lacks:
+    if "order" not in missing:
         await check_order(client)
-    if "add" in lacks:
+    if "add" in missing:
         return
-    for adds in ("add", "wait", "block", "tool_2"):
-        result = await client.call_tool(adds, {"a": 2, "b": 3})
+    for name in ("add", "wait", "block", "tool_2"):
+        result = await client.call_tool(name, {"a": 2, "b": 3})
         assert result.text == "5"
         assert result.structured is None
         assert not result.is_error
     assert (await client.call_tool("echo", {"text": "hé — 雨"})).text == "hé — 雨"
     await check_progress(client, transport)
-    if STRUCTURED not in lacks:
+    if STRUCTURED not in missing:
         await check_structured(client)
-    if "grow" not in lacks:
+    if "grow" not in missing:
         await check_growth(client, transport, names)
 
 
 async def check_route(client: Client) -> None:
-    """Arguments are checked by a JSON Schema, or as strictly."""
+    """Arguments are validated by a JSON Schema, or as strictly."""
     result = await client.call_tool("route", ROUTE)
     assert result.text == "ride from Potsdam to Berlin"
     assert await is_refused(client, "route", {**ROUTE, "to": ""})
@@ -117,7 +123,7 @@ async def check_route(client: Client) -> None:
 
 
 async def check_order(client: Client) -> None:
-    """Nested arguments are checked, with their constraints."""
+    """Nested arguments are validated, with their constraints."""
     assert (await client.call_tool("order", ORDER)).text == "15"
     assert await is_refused(client, "order", {**ORDER, "items": []})
     item = {"sku": "AB1234", "quantity": 101, "price": 1}
@@ -127,7 +133,7 @@ async def check_order(client: Client) -> None:
 
 
 async def is_refused(client: Client, tool: str, arguments: dict[str, Any]) -> bool:
-    """Return whether arguments are refused, with an error or with a failed result."""
+    """Return whether arguments are refused, with an error or a failed result."""
     try:
         return (await client.call_tool(tool, arguments)).is_error
     except RemoteError:
@@ -146,10 +152,11 @@ async def check_structured(client: Client) -> None:
 
 
 def unwrapped(result: Result) -> Any:
-    """The value in structured content, which may be in an object of its own."""
+    """Return the value in structured content, which may be `{"result": value}`."""
     value = result.structured
-    is_wrapped = isinstance(value, dict) and set(value) == {"result"}
-    return value["result"] if is_wrapped else value
+    if isinstance(value, dict) and set(value) == {"result"}:
+        return value["result"]
+    return value
 
 
 async def check_growth(client: Client, transport: str, names: list[str]) -> None:
@@ -163,22 +170,22 @@ async def check_growth(client: Client, transport: str, names: list[str]) -> None
 
 
 async def check_progress(client: Client, transport: str) -> None:
-    """It is heard where the transport has a way for it."""
+    """Progress arrives on transports that can deliver it."""
     result = await client.call_tool("progress", {"n": 3}, meta={"progressToken": "p"})
     assert result.text == "3"
     if transport in ("stdio", "stream"):
-        told = await client.hear("notifications/progress", 3)
-        assert [one["params"]["progress"] for one in told] == [1, 2, 3]
+        messages = await client.hear("notifications/progress", 3)
+        assert [message["params"]["progress"] for message in messages] == [1, 2, 3]
 
 
 @pytest.mark.slow
-async def test_the_websocket_floor_sends_back_what_it_gets() -> None:
+async def test_the_websocket_floor_echoes_messages() -> None:
     from trio_websocket import open_websocket_url
 
     echo = next(
         contender for contender in CONTENDERS if contender.name == "floor_websocket"
     )
-    with trio.fail_after(SECONDS):
+    with trio.fail_after(TIMEOUT):
         async with (
             serving(echo, "ws") as target,
             open_websocket_url(str(target), subprotocols=["mcp"]) as connection,
@@ -192,26 +199,27 @@ async def test_the_websocket_floor_sends_back_what_it_gets() -> None:
 async def serving(
     contender: Contender, transport: str
 ) -> AsyncIterator[str | list[str]]:
-    """Where a contender can be reached; on stdio, the command to start it."""
-    there, port = BUILT[contender.name], contenders.free_port()
-    command = there.command(contender, transport, port)
+    """Run a contender. Yields its URL, or on stdio only its command."""
+    port = free_port()
+    command = BUILT[contender.name].command(contender, transport, port)
     if transport == "stdio":
         yield command
         return
     process = await trio.lowlevel.open_process(command, stdin=subprocess.DEVNULL)
     try:
-        await listening(process, port)
-        yield f"{'ws' if transport == 'ws' else 'http'}://127.0.0.1:{port}/mcp"
+        await wait_until_listening(process, port)
+        scheme = "ws" if transport == "ws" else "http"
+        yield f"{scheme}://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
         with trio.CancelScope(shield=True):
             await process.wait()
 
 
-async def listening(process: trio.Process, port: int) -> None:
-    """Wait until a process lets one in. It has no other way to say so that all contenders share."""
+async def wait_until_listening(process: trio.Process, port: int) -> None:
+    """Try to connect: the contenders have no other sign in common."""
     while True:
-        assert process.poll() is None, "it has ended instead"
+        assert process.poll() is None, "the process has ended instead"
         try:
             await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
             return
@@ -219,32 +227,25 @@ async def listening(process: trio.Process, port: int) -> None:
             await trio.sleep(0.02)
 
 
-def test_each_contender_says_what_it_is() -> None:
+def test_each_contender_is_described() -> None:
     assert len({contender.name for contender in CONTENDERS}) == len(CONTENDERS)
     for contender in CONTENDERS:
-        assert set(contender.transports) <= {
-            "stdio",
-            "http",
-            "stateless",
-            "stream",
-            "ws",
-        }
-        assert all(
-            set(revisions) <= set(BOTH) for revisions in contender.transports.values()
-        )
-        assert all(contenders.versions(contender).values()), contender.name
-        assert contender.differs, contender.name
+        assert set(contender.transports) <= TRANSPORTS
+        for revisions in contender.transports.values():
+            assert set(revisions) <= set(BOTH)
+        assert all(builds.versions(contender).values()), contender.name
+        assert contender.differences, contender.name
 
 
-def test_what_cannot_be_built_is_left_out_with_the_reason(
+def test_a_contender_that_cannot_be_built_is_left_out_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MCP_TRIO_CACHE", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     go = next(contender for contender in CONTENDERS if contender.toolchain == "go")
-    roll = contenders.call_roll([go])
-    assert roll == Roll(left_out={"go": "no `go` on the PATH"})
-    assert contenders.table([go], roll)[1].split(maxsplit=3) == [
+    result = builds.build_all([go])
+    assert result == Builds(left_out={"go": "no `go` on the PATH"})
+    assert table([go], result)[1].split(maxsplit=3) == [
         "go",
         "left",
         "out",
@@ -253,29 +254,29 @@ def test_what_cannot_be_built_is_left_out_with_the_reason(
     assert os.listdir(tmp_path) == []
 
 
-def test_a_build_is_found_again_until_what_it_is_made_from_changes(
+def test_a_build_is_reused_until_its_sources_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = tmp_path / "sources" / "small"
     source.mkdir(parents=True)
     (source / "main.go").write_text("package main")
     monkeypatch.setenv("MCP_TRIO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(contenders, "SOURCES", source.parent)
+    monkeypatch.setattr(builds, "SOURCES", source.parent)
     made: list[Path] = []
 
-    def make(source: Path, folder: Path) -> str:
-        made.append(folder)
-        return "a compiler"
+    class Compiler(toolchains.Go):
+        def build(self, source: Path, folder: Path) -> str:
+            made.append(folder)
+            return "a compiler"
 
-    go = contenders.TOOLCHAINS["go"]
-    monkeypatch.setitem(contenders.TOOLCHAINS, "go", replace(go, make=make))
-    small = Contender("small", "a small one", "small", "go", {"stdio": BOTH})
-    assert contenders.found(small) is None
-    first = contenders.build(small)
+    monkeypatch.setitem(toolchains.TOOLCHAINS, "go", Compiler())
+    small = Contender("small", "a small program", "small", "go", {"stdio": BOTH})
+    assert builds.find_build(small) is None
+    first = builds.build(small)
     assert isinstance(first, Build)
-    assert contenders.build(small) == contenders.found(small) == first
+    assert builds.build(small) == builds.find_build(small) == first
     assert len(made) == 1
     (source / "main.go").write_text("package other")
-    assert contenders.found(small) is None
-    contenders.build(small)
+    assert builds.find_build(small) is None
+    builds.build(small)
     assert len(made) == 2

@@ -136,7 +136,7 @@ def serving(*arguments: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def root() -> Iterator[str]:
-    """A server that one site's pages may use."""
+    """Run a server that the pages of one site may use."""
     with serving("--allowed-origin", APP) as root:
         yield root
 
@@ -148,14 +148,14 @@ def url(root: str) -> str:
 
 @pytest.fixture(scope="module")
 def open_root() -> Iterator[str]:
-    """A server that the pages of all sites may use."""
+    """Run a server that the pages of all sites may use."""
     with serving("--cors") as root:
         yield root
 
 
 @pytest.fixture
 def session(url: str) -> dict[str, str]:
-    """The headers of a session that is open."""
+    """Open a session, and return its headers."""
     opened = post(url, message("initialize", OPENING))
     assert (opened.status, opened.json["result"]["protocolVersion"]) == (
         200,
@@ -179,7 +179,7 @@ WRONG = {
     "unknown path": ("/nowhere", [], 404),
     "path below": ("/mcp/x", ["-d", "{}", "-H", TYPE], 404),
     "unnormalised path": ("/x/../mcp", ["--path-as-is", "-d", "{}", "-H", TYPE], 404),
-    "form": ("/mcp", ["-d", "{}"], 415),  # what curl says of itself
+    "form": ("/mcp", ["-d", "{}"], 415),  # curl's messages
     "text": ("/mcp", ["-d", "{}", "-H", "Content-Type: text/plain"], 415),
     "no type": ("/mcp", ["-d", "{}", "-H", "Content-Type:"], 415),
     "html wanted": ("/mcp", ["-d", "{}", "-H", TYPE, "-H", "Accept: text/html"], 406),
@@ -253,7 +253,7 @@ def test_without_sessions_there_is_only_post(url: str) -> None:
 def test_another_name_is_refused_and_the_setting_named(url: str, way: str) -> None:
     if way == "header":
         response = post(url, WEATHER, "-H", "Host: evil.example")
-    else:  # as a browser comes whose page has pointed its own name at this machine
+    else:  # as a browser whose page has resolved its own name to this machine
         port = urlsplit(url).port
         response = post(
             f"http://evil.example:{port}/mcp",
@@ -280,11 +280,11 @@ def test_another_origin_is_refused_and_the_setting_named(url: str, origin: str) 
 
 
 def padded(size: int) -> bytes:
-    """A call of that many bytes."""
+    """Return a call of this many bytes."""
     return json.dumps(MODERN_WEATHER).encode().ljust(size)
 
 
-CHUNKED = ["-X", "POST", "-T", "-"]  # as it comes, in chunks
+CHUNKED = ["-X", "POST", "-T", "-"]  # unchanged, in chunks
 SENDINGS = {
     "declared": ["-H", NO_EXPECT],
     "declared, with a question": ["-H", EXPECT],
@@ -309,7 +309,8 @@ def test_a_body_beyond_the_limit_is_refused(
 ) -> None:
     response = post(url, padded(size), *how, headers=modern_headers(MODERN_WEATHER))
     assert response.status == 413
-    # One byte too many may have been read together with the end, and then nothing of this request is in the way.
+    # One byte too many may have been read together with the end, and then nothing of
+    # this request is in the way.
     assert size == MAX_MESSAGE + 1 or response.headers["connection"] == "close"
     assert "larger than 4 MiB" in response.json["error"]["message"]
     # What says that it is too large is not asked for.
@@ -416,7 +417,9 @@ def test_with_cors_any_page_may_come(open_root: str, origin: str) -> None:
 @pytest.mark.parametrize(
     "version", ["--http1.0", "--http1.1", "--http2"]
 )  # the last asks for an upgrade to h2c
-def test_a_call_without_a_session(root: str, path: str, version: str) -> None:
+def test_a_call_without_a_session_is_answered(
+    root: str, path: str, version: str
+) -> None:
     response = post(
         root + path, MODERN_WEATHER, version, headers=modern_headers(MODERN_WEATHER)
     )
@@ -427,7 +430,7 @@ def test_a_call_without_a_session(root: str, path: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
-def test_a_session_from_its_opening_to_its_end(
+def test_a_session_is_used_and_ended(
     root: str, path: str, session: dict[str, str]
 ) -> None:
     assert text_of(post(root + path, WEATHER, headers=session).json) == SAID

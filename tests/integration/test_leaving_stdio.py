@@ -1,7 +1,7 @@
 """What happens to running tools when the client on stdio leaves.
 
-The clients of the official SDKs close the server's input, send SIGTERM two seconds later
-and SIGKILL after two more.
+The clients of the official SDKs close the server's input, send SIGTERM two seconds
+later and SIGKILL after two more.
 """
 
 import json
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Office:
-    """A server with a tool that takes a while, and notes of what has ended."""
+    """A server with a slow tool, and a record of what has ended."""
 
     def __init__(self, *, grace: float, seconds: float) -> None:
         self.server = Server("office", grace=grace)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.deployment import free_port, running_nginx, running_server
+from tests.support.deployment import running_nginx, running_server
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +26,7 @@ META = {
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    """The port of an nginx before the demo server."""
+    """Yield the port of an nginx in front of the demo server."""
     port = free_port()
     with running_server() as behind:
         config = CONFIG.format(port=port, behind=behind)
@@ -62,6 +63,6 @@ def test_progress_passes_when_it_is_made_and_the_stream_ends_cleanly(port: int) 
             came += [time.monotonic()] * block.count(b"notifications/progress")
     assert received.startswith(b"HTTP/1.1 200 OK")
     assert len(came) == 3
-    assert came[-1] - came[0] > 0.4  # they did not come together
+    assert came[-1] - came[0] > 0.4  # they did not arrive together
     assert b'"resultType":"complete"' in received
     assert received.endswith(b"0\r\n\r\n")

@@ -1,4 +1,7 @@
-"""A server behind nginx with TLS, as docs/deploying.md prints it, whose users log in at an authorization server."""
+"""A server behind nginx with TLS, whose users log in at an authorization server.
+
+The configuration of nginx is the one in docs/deployment.md.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ import pytest
 from tests.clients.install import HERE, Unavailable, node_packages, python_sdk
 from tests.support.deployment import (
     ended_at_exit,
-    free_port,
     nginx_of,
     running_nginx,
     running_server,
     wait_for_port,
     with_certificate,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -72,7 +75,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         behind = stack.enter_context(
             running_server("shop.py", "--public-url", f"{origin}/mcp", folder=folder)
         )
-        config = nginx_of("deploying.md", "mcp.conf", [behind])
+        config = nginx_of("deployment.md", "mcp.conf", [behind])
         config = with_certificate(config, folder, port)
         stack.enter_context(running_nginx(folder, config, port))
         yield Deployment(origin, issuer, folder / "certificate.pem")
@@ -80,7 +83,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 
 @contextmanager
 def authorization_server() -> Iterator[str]:
-    """The issuer of an oidc-provider."""
+    """Run an oidc-provider. Yields its issuer."""
     if shutil.which("node") is None or shutil.which("npm") is None:
         pytest.skip("Node is not installed")
     sources = HERE / "authorization_server"

@@ -1,4 +1,4 @@
-"""Servers and clients that nobody here wrote: recorded, stabilised, replayed, mocked."""
+"""Servers and clients of other projects: recorded, stabilised, replayed, mocked."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.clients.install import HERE as CLIENTS
 from tests.clients.install import Unavailable
 from tests.recorded.recording import MCP_TRIO, PROJECT, listening
 from tests.support import official_servers as servers
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration]
 SECONDS = 240
@@ -94,7 +95,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*words: str, expected: int = 0) -> str:
-    """Run a program; return what it prints."""
+    """Run a program, and return its output."""
     done = subprocess.run(
         words,
         capture_output=True,
@@ -108,7 +109,7 @@ def run(*words: str, expected: int = 0) -> str:
 
 
 def conversation(folder: Path, name: str, *target: str) -> list[Any]:
-    """Return what the official client sees of a server."""
+    """Return the official client's report about a server."""
     client = [servers.python_sdk(), str(CLIENTS / "calls_client.py")]
     said: list[Any] = json.loads(run(*client, str(folder / f"{name}.json"), *target))
     return said
@@ -145,14 +146,8 @@ def serving(words: list[str], port: int) -> Iterator[None]:
             process.send_signal(signal.SIGKILL)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def forget(folder: Path) -> None:
-    """Remove what the servers keep, as each replay begins with an empty one."""
+    """Remove the data of the servers, as each replay starts without any."""
     (folder / "graph.json").unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""The distributions of this project, and the example of docs/publishing.md, can be published and installed."""
+"""The distributions of this project and of the example can be installed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def add(a: int, b: int) -> int:
 
 @pytest.fixture(scope="module")
 def tools() -> Path:
-    """The folder of the programs that build, check and install distributions."""
+    """Return the folder of the programs that build, check and install distributions."""
     try:
         return python_with("publishing").parent
     except Unavailable as reason:
@@ -56,7 +56,7 @@ def bundler() -> list[str]:
 def distributions(
     tools: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
-    """The wheel and the source distribution of this project, by their last suffix."""
+    """Return the wheel and the source distribution, by their last suffix."""
     source = tmp_path_factory.mktemp("source")
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, source)
@@ -90,7 +90,7 @@ async def test_uvx_serves_a_file_in_an_empty_folder(
 ) -> None:
     (tmp_path / "server.py").write_text(SERVER, encoding="utf-8")
     uvx = [*uvx_of(tools), "--from", distributions[".whl"], "mcp-trio"]
-    # The first run installs, which may take longer than a client waits.
+    # The first run installs packages, which may take longer than a client waits.
     printed = run([*uvx, "call", "server.py", "add", "a=1", "b=2"], tmp_path)
     assert printed.strip() == "3"
     command = [str(part) for part in [*uvx, "run", str(tmp_path / "server.py")]]
@@ -151,7 +151,7 @@ def uvx_of(tools: Path) -> list[object]:
 
 
 def run(command: Sequence[object], folder: Path | None = None) -> str:
-    """Run a program, and return what it prints."""
+    """Run a program, and return its output."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=folder,

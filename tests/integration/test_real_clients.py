@@ -80,7 +80,7 @@ def check(report: dict[str, Any], revision: str) -> None:
 
 
 def check_failures(report: dict[str, Any]) -> None:
-    """The revisions that these clients agree on have bad arguments as a result, for the model to read and do better."""
+    """In these revisions, bad arguments cause a result that the model can read."""
     bad_arguments, unknown_tool = report["bad_arguments"], report["unknown_tool"]
     assert (bad_arguments["kind"], bad_arguments.get("is_error")) == ("result", True), (
         bad_arguments
@@ -93,7 +93,10 @@ def check_failures(report: dict[str, Any]) -> None:
 
 
 def serve_conversation(client: str, *arguments: str) -> dict[str, Any]:
-    """What the client saw of the server that the arguments name: `-- COMMAND…`, `--url URL` or `--sse URL`."""
+    """Return the client's report about a server.
+
+    The arguments are `-- COMMAND…`, `--url URL` or `--sse URL`.
+    """
     command = [*command_of(client), *arguments]
     done = subprocess.run(
         command,

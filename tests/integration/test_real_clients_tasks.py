@@ -78,7 +78,7 @@ def url(spec: str) -> Iterator[str]:
 
 
 def report_of(command: list[str]) -> dict[str, Any]:
-    """Run a client, and return what it has seen."""
+    """Run a client, and return its report."""
     done = subprocess.run(
         command,
         cwd=PROJECT,

@@ -27,6 +27,7 @@ from tests.recorded.recording import (
     run,
     serve_conversation,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -72,7 +73,7 @@ def test_a_trace_is_of_a_version_that_is_installed(trace: Trace) -> None:
 
 
 def pinned() -> dict[str, list[str]]:
-    """The versions of each package in tests/clients."""
+    """Return the versions of each package in tests/clients."""
     found: dict[str, list[str]] = {}
     for path in CLIENTS.glob("requirements-*.txt"):
         for name, version in re.findall(
@@ -119,7 +120,7 @@ def test_on_http_neither_side_notices_the_recorder(
 
 
 def check_that_it_replays(trace: Path, *server: str) -> None:
-    """What the SDK's server says differently each time is found, and beside that there is no difference."""
+    """Values that the SDK's server changes are detected. Nothing else differs."""
     assert run([*MCP_TRIO, "replay", "--stabilise", str(trace), *server]).endswith(
         "no differences\n"
     )
@@ -134,10 +135,10 @@ def spoken(client: str, revision: str, *server: str) -> dict[str, Any]:
 
 
 def without_last_report(said: dict[str, Any]) -> dict[str, Any]:
-    """What a client said, without the last report of progress.
+    """Return a client's report without the last progress notification.
 
-    The TypeScript SDK forgets who listens to progress as soon as it has read the result.
-    So it loses the last report if it reads both at once, which depends on the time.
+    The TypeScript SDK removes the progress callback when it has read the result. So it
+    can lose the last notification if it reads both at once.
     """
     if "counted" in said:
         said["counted"]["progress"] = said["counted"]["progress"][:2]
@@ -145,7 +146,7 @@ def without_last_report(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def server_of(client: str) -> list[str]:
-    """The small server that is written with the client's own SDK."""
+    """Return the small server that is written with the client's own SDK."""
     sdk, version = client.split()
     try:
         if sdk == "python":
@@ -164,8 +165,7 @@ def server_of(client: str) -> list[str]:
 @contextmanager
 def serving(server: list[str]) -> Iterator[str]:
     """Where a server is served over HTTP."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command, nothing = [*server, "--http", str(port)], subprocess.DEVNULL
     with subprocess.Popen(command, stdout=nothing, stderr=nothing) as process:
         try:

@@ -1,4 +1,4 @@
-"""examples/timezones gives the same answers as the official reference server `time`, to three clients."""
+"""examples/timezones answers three clients like the reference server `time`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def inspector_client(server: list[str], calls: Path) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def reference() -> list[str]:
-    """The command of the reference server."""
+    """Return the command of the reference server."""
     try:
         return [str(python_with("reference-time")), "-m", "mcp_server_time"]
     except Unavailable as reason:
@@ -134,7 +134,7 @@ def same_answer(call: list[Any], our: dict[str, Any], their: dict[str, Any]) -> 
     for one, other in pairs:
         assert one.keys() == other.keys()
         assert (one["timezone"], one["is_dst"]) == (other["timezone"], other["is_dst"])
-        # The clock goes on between the two calls, perhaps past midnight.
+        # Time passes between the two calls, perhaps past midnight.
         first, second = moment_of(one), moment_of(other)
         assert first.utcoffset() == second.utcoffset()
         assert abs(first - second) < timedelta(days=1, minutes=1)

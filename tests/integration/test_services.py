@@ -1,4 +1,4 @@
-"""The servers in examples/services with what they are made for: PostgreSQL, nginx and several processes."""
+"""The servers in examples/services, with PostgreSQL, nginx and several processes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ import trio
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.client.target import connect
 from tests.support.deployment import (
-    free_port,
     nginx_of,
     running_nginx,
     running_server,
     wait_for_port,
 )
 from tests.support.paths import PROJECT
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -40,7 +40,7 @@ SECONDS = 60
 
 
 class Postgres:
-    """A PostgreSQL of our own, which can be stopped and started."""
+    """A PostgreSQL that can be stopped and started."""
 
     def __init__(self, programs: Path, folder: Path, user: str | None) -> None:
         self.port = free_port()
@@ -106,7 +106,7 @@ def postgres() -> Iterator[Postgres]:
 
 @contextmanager
 def orders(postgres: Postgres) -> Iterator[str]:
-    """The URL of the server."""
+    """Yield the URL of the server."""
     import psycopg
 
     with psycopg.connect(postgres.url) as connection:
@@ -146,7 +146,9 @@ async def test_more_calls_at_once_than_connections_are_all_answered(
             assert len(found.data) == 40
 
 
-async def test_a_database_that_goes_away_and_comes_back(postgres: Postgres) -> None:
+async def test_calls_fail_while_the_database_is_away_and_succeed_when_it_is_back(
+    postgres: Postgres,
+) -> None:
     with ExitStack() as stack:
         with postgres.running():
             url = stack.enter_context(orders(postgres))
@@ -166,7 +168,7 @@ async def test_a_database_that_goes_away_and_comes_back(postgres: Postgres) -> N
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> dict[str, str]:
-    """The tokens by name; `tokens.txt` in the folder lets them in."""
+    """Return the tokens by name, which are in `tokens.txt` in the folder."""
     found = {}
     lines = ""
     for name, *scopes in (
@@ -192,7 +194,7 @@ def tokens(tmp_path: Path) -> dict[str, str]:
 
 @contextmanager
 def tenants(folder: Path) -> Iterator[tuple[str, list[int]]]:
-    """The URL of an nginx before two processes, which are used in turn, and their ports."""
+    """Yield the URL of an nginx that uses two processes in turn, and their ports."""
     (folder / "notes").mkdir()
     environment = {
         "FOLDER": str(folder / "notes"),
@@ -210,7 +212,7 @@ def tenants(folder: Path) -> Iterator[tuple[str, list[int]]]:
             )
             for _ in range(2)
         ]
-        config = nginx_of("deploying.md", "balanced.conf", behind)
+        config = nginx_of("deployment.md", "balanced.conf", behind)
         config = re.sub(r"(?m)^ *(hash|ssl_certificate|server_name).*\n", "", config)
         config = config.replace("443 ssl", f"127.0.0.1:{port}")
         stack.enter_context(running_nginx(folder, config, port))

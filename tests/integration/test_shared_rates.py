@@ -26,7 +26,7 @@ async def work() -> str:
 
 
 def answered(process: ServerProcess, times: int) -> int:
-    """Call a tool so many times, and return how often it answered."""
+    """Call a tool this many times, and return how often it answered."""
     call = {"name": "work", "arguments": {}}
     results = [process.ask("tools/call", call) for _ in range(times)]
     return sum(not result.get("isError") for result in results)
@@ -41,7 +41,7 @@ def test_two_processes_answer_as_many_calls_as_the_rate_allows(tmp_path: Path) -
         a = stack.enter_context(serving(spec, *options))
         b = stack.enter_context(serving(spec, *options))
         assert answered(a, 6) + answered(b, 10) + answered(a, 4) == 10
-        # While Redis is away, each counts for itself.
+        # Without Redis, each process counts only its own requests.
         redis.kill()
         until(lambda: a.get("/readyz")[0] == b.get("/readyz")[0] == 503)
         assert answered(a, 12) == answered(b, 12) == 10

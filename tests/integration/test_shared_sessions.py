@@ -180,7 +180,7 @@ def streaming(
 ) -> Iterator[Callable[[], list[Any]]]:
     """Let curl write a stream to a file: that of a GET, or of a POST with a body.
 
-    Yields what returns the messages so far.
+    Yields a function that returns the messages so far.
     """
     url = f"http://127.0.0.1:{process.port}/mcp"
     data = [] if body is None else ["-d", json.dumps(body)]

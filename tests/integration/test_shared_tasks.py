@@ -210,7 +210,7 @@ def test_without_redis_only_what_needs_it_fails(spec: Path, tmp_path: Path) -> N
         for _ in range(10):
             content = process.ask("tools/call", add)["content"]
             assert content[0]["text"] == "3"
-        time.sleep(2)  # one of the tasks ends while Redis is away
+        time.sleep(2)  # one of the tasks ends while Redis is stopped
         redis.start()
         until(lambda: process.get("/readyz")[0] == 200)
         assert process.task(endless)["status"] == "working"

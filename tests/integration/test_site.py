@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds without a warning, and its search finds pages."""
+"""The documentation as a site: it builds without warnings, and its search works."""
 
 from __future__ import annotations
 
@@ -18,35 +18,100 @@ from tests.support.paths import PROJECT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-# What a newcomer types into the search, and the page that must come first.
+# Search words of newcomers, and the page that must be found first.
 QUESTIONS = {
-    "sampling": "asking",
-    "authentication": "access",
-    "rate limit": "limits",
+    "return an image": "results",
+    "limit calls per minute": "limits",
+    "Host is not allowed": "troubleshooting",
+    "behind nginx": "deployment",
+    "database pool": "libraries",
+    "test a tool": "testing",
+    "print breaks stdio": "transports",
+    "progress": "context",
+    "report progress": "context",
+    "several machines": "scaling",
+    "migrate from FastMCP": "migrating",
+    "HTTP headers": "context",
+    "ask the user": "elicitation",
     "stateless": "scaling",
-    "logging": "limits",
+    "logs": "logging",
+    "see logs": "logging",
+    "Python version": "policies",
+    "require a token": "authentication",
+    "report a bug": "troubleshooting",
+    "install": "quickstart",
+    "getting started": "quickstart",
+    "Claude Desktop": "hosts",
+    "environment variables": "hosts",
+    "timeout": "tools",
+    "No module named": "troubleshooting",
+    "Internal error reference": "results",
+    "port is in use": "troubleshooting",
+    "CORS": "transports",
+    "TLS certificate": "transports",
+    "uvicorn": "transports",
+    "Docker": "deployment",
+    "systemd": "deployment",
+    "OAuth": "authentication",
+    "dependency injection": "tools",
+    "shared state between processes": "scaling",
+    "cancel a call": "context",
+    "pydantic model": "tools",
+    "no running event loop": "troubleshooting",
+    "metrics": "observability",
+    "Prometheus": "observability",
+    "resource template": "resources",
+    "error message to the model": "results",
+    "security checklist": "security",
+    "sampling": "elicitation",
+    "authentication": "authentication",
+    "rate limit": "limits",
+    "logging": "logging",
     "pagination": "resources",
     "environment variable": "hosts",
     "httpx": "libraries",
     "Windows": "hosts",
-    "elicitation": "asking",
+    "elicitation": "elicitation",
     "structured content": "results",
-    "progress": "tools",
-    "timeout": "tools",
     "lifespan": "tools",
     "middleware": "middleware",
     "OpenTelemetry": "observability",
     "PyPI": "publishing",
-    "nginx": "deploying",
+    "nginx": "deployment",
     "Redis": "scaling",
     "FastMCP": "migrating",
     "OpenAPI": "openapi",
     "golden trace": "traces",
     "record": "traces",
     "subscriptions": "resources",
-    "the port is in use": "troubles",
+    "the port is in use": "troubleshooting",
     "unit test": "testing",
     "JSON Schema dialect": "revisions",
+    "return a file": "results",
+    "architecture": "internals",
+    "bearer token": "authentication",
+    "apps": "apps",
+    "HTML page": "apps",
+    "MCP Apps": "apps",
+    "migrating": "migrating",
+    "migration guide": "migrating",
+    "what is stateless": "scaling",
+    "how do I see logs": "logging",
+    "which Python versions": "policies",
+    "how do I return an image": "results",
+    "how do I limit calls per minute": "limits",
+    "how do I run behind nginx": "deployment",
+    "how do I use a database pool": "libraries",
+    "how do I test a tool": "testing",
+    "why does my print break stdio": "transports",
+    "how do I add progress": "context",
+    "how do I deploy to several machines": "scaling",
+    "how do I migrate a FastMCP server": "migrating",
+    "how do I get the HTTP headers": "context",
+    "how do I ask the user something": "elicitation",
+    "how do I require a token": "authentication",
+    "how do I report a bug": "troubleshooting",
+    "what does Host is not allowed mean": "troubleshooting",
 }
 
 
@@ -99,7 +164,7 @@ def first_result(page: Page, words: str) -> str:
     """Type words into the search, and return the path of the first result."""
     query = "document.querySelector('[data-md-component=search-query]')"
     links = "document.querySelectorAll('.md-search-result__link')"
-    # Empty results tell the next search's results from the last one's.
+    # Empty results make the next search distinct from the last one.
     page.ask(f"{query}.focus(); {query}.value = 'qqqqzzzz'")
     page.ask(f"{query}.dispatchEvent(new Event('keyup', {{bubbles: true}}))")
     page.until(f"{links}.length === 0")

@@ -1,4 +1,4 @@
-"""One trace through nginx and a tool, exported over OTLP by `opentelemetry-instrument`."""
+"""A trace through nginx and a tool, exported over OTLP by opentelemetry-instrument."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from tests.support.deployment import (
-    free_port,
     nginx_of,
     running_nginx,
     running_server,
     with_certificate,
 )
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 
@@ -165,7 +165,7 @@ def test_one_trace_goes_through_nginx_and_a_tool_to_what_the_tool_asks(
             prefix=[program],
         )
         with server as behind:
-            config = nginx_of("deploying.md", "mcp.conf", [behind])
+            config = nginx_of("deployment.md", "mcp.conf", [behind])
             config = with_certificate(config, tmp_path, port)
             certificate = tmp_path / "certificate.pem"
             with (
@@ -192,7 +192,9 @@ def post(
 
 
 def check_call(receiver: Receiver) -> None:
-    """The client's span is the parent of ours, and ours of what the tool asked."""
+    """The client's span is the parent of the server's, which is the parent of the
+    tool's.
+    """
     by_id = {span.span_id: span for span in receiver.spans}
     (ours,) = [span for span in receiver.spans if span.name == "tools/call look_up"]
     assert ours.kind == Span.SPAN_KIND_SERVER

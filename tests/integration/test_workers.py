@@ -18,7 +18,8 @@ import pytest
 
 from tests.support.command_line import ENVIRONMENT, command
 from tests.support.deployment import make_certificate
-from tests.support.processes import free_port, until
+from tests.support.ports import free_port
+from tests.support.processes import until
 from tests.support.worker_group import WorkerGroup, worker_group
 from tests.support.wrk import tool_call, under_load
 
@@ -160,7 +161,7 @@ def test_hypercorn_is_served_and_replaced_too(spec: Path) -> None:
     with worker_group(spec, *options) as group:
         before = {int(group.call("pid")) for _ in range(5)}
         group.send_signal(signal.SIGHUP)
-        group.wait_for_line("all workers are replaced")
+        group.wait_for_line("all workers have been replaced")
         after = {int(group.call("pid")) for _ in range(5)}
         assert before.isdisjoint(after)
         assert group.metric("mcp_workers") == 2
@@ -181,7 +182,7 @@ def test_tls_is_served_with_the_certificate_of_that_moment(
         assert ssl.get_server_certificate(address).split() == served.split()
         make_certificate(certificate, key)
         group.send_signal(signal.SIGHUP)
-        group.wait_for_line("all workers are replaced")
+        group.wait_for_line("all workers have been replaced")
         assert ssl.get_server_certificate(address).split() != served.split()
 
 
@@ -207,7 +208,7 @@ def test_all_workers_together_answer_as_many_calls_as_the_rate_allows(
 def test_a_worker_that_dies_is_replaced(group: WorkerGroup) -> None:
     before = group.workers()
     os.kill(before[1], signal.SIGKILL)
-    line = group.wait_for_line("starting another one")
+    line = group.wait_for_line("restarting it")
     assert f"(process {before[1]}) was killed by SIGKILL" in line
     until(lambda: len(group.workers()) == 3 and before[1] not in group.workers())
     assert group.call("add", a=1, b=2) == "3"
@@ -222,7 +223,7 @@ def test_sighup_loads_the_code_again_and_running_requests_finish(
         until(began.exists)
         spec.write_text(SERVER.replace("VERSION", '"2"'))
         group.send_signal(signal.SIGHUP)
-        group.wait_for_line("all workers are replaced")
+        group.wait_for_line("all workers have been replaced")
         assert answer() == "done"
     assert before.isdisjoint(group.workers())
     versions = {group.call("version") for _ in range(10)}
@@ -235,7 +236,7 @@ def test_sighup_with_broken_code_leaves_the_workers_as_they_are(
     before = group.workers()
     (tmp_path / "broken").touch()
     group.send_signal(signal.SIGHUP)
-    line = group.wait_for_line("the other workers go on")
+    line = group.wait_for_line("keeping the other workers")
     assert "ended with exit code 7 before it was ready" in line
     assert group.workers() == before
     assert group.call("add", a=1, b=2) == "3"
@@ -292,7 +293,7 @@ def test_closing_the_terminal_ends_the_workers(spec: Path) -> None:
     with worker_group(spec, "--workers", "2", stdin=theirs) as group:
         os.close(theirs)
         group.send_signal(signal.SIGHUP)
-        group.wait_for_line("all workers are replaced")
+        group.wait_for_line("all workers have been replaced")
         os.close(ours)
         group.send_signal(signal.SIGHUP)
         assert group.wait() == 0
@@ -340,7 +341,7 @@ def test_workers_that_cannot_start_are_given_up(tmp_path: Path, spec: Path) -> N
     lines = done.stderr.splitlines()
     assert lines[-1] == (
         "mcp-trio: error: --workers: 5 workers in a row ended before they were ready; "
-        "the last one ended with exit code 7. What they wrote above says why"
+        "the last one ended with exit code 7. See their output above for the reason"
     )
     assert len(lines) == 5
 
@@ -380,14 +381,14 @@ def is_running(process: int) -> bool:
 
 @contextmanager
 def killing_one_each_second(group: WorkerGroup, times: int) -> Iterator[None]:
-    """Kill a worker, `times` times, a second apart, when another has taken its place.
+    """Kill a worker each second, `times` times, when the previous one was replaced.
 
-    The load goes on for as long as this takes.
+    The load continues until the end.
     """
     for number in range(times):
         until(lambda: len(group.workers()) == 4)
         os.kill(group.workers()[number % 4], signal.SIGKILL)
-        time.sleep(1)  # the pace is what is tested
+        time.sleep(1)  # the pace is part of the test
     yield
 
 
@@ -429,7 +430,7 @@ def test_no_request_fails_while_the_workers_are_replaced(
         with under_load(tmp_path, group.port, ADD, seconds=8, connections=16) as load:
             before = set(group.workers())
             group.send_signal(signal.SIGHUP)
-            group.wait_for_line("all workers are replaced")
+            group.wait_for_line("all workers have been replaced")
             assert before.isdisjoint(group.workers())
         assert load.requests > 500
         assert (load.lost, load.connect, load.status) == (0, 0, 0)

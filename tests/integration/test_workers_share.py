@@ -113,7 +113,7 @@ def spec(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pair(spec: Path) -> Iterator[WorkerGroup]:
-    """Return two processes that share what the parent keeps."""
+    """Return two processes that share the parent's store."""
     with worker_group(spec, "--workers", "2") as group:
         yield group
 

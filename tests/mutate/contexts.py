@@ -1,4 +1,4 @@
-"""A pytest plugin that tells coverage which test runs."""
+"""A pytest plugin that tells coverage which test is running."""
 
 from collections.abc import Iterator
 

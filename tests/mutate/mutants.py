@@ -1,4 +1,4 @@
-"""The mutants of a module: its source with one guard removed, inverted or moved by one."""
+"""The mutants of a module: its source with one guard removed, inverted or moved."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def mutants(source: str) -> list[Mutant]:
 
 
 def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """Yield each node that can be changed, with the text that takes its place."""
+    """Yield each node that can be changed, with its replacement."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             yield from _changed_comparisons(node)

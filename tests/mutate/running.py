@@ -27,10 +27,11 @@ FOLDERS = {
     "server": ["server", "protocol", "auth", "transports", "console"],
 }
 OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly"]
-# Tests of one function that are run at first. The others are run if these notice nothing.
+# Tests of one function that are run at first. The others are run if these notice
+# nothing.
 AT_FIRST = 2
-# A mutant that does not end is noticed: it gets as long as this, or as many times as long
-# as the tests take when nothing is changed.
+# A mutant that does not end is noticed: it gets as long as this, or as many times as
+# long as the tests take when nothing is changed.
 SECONDS = 60
 TIMES = 10
 
@@ -43,6 +44,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._output = folder / "output"
         self._patience: float = SECONDS
         for path in PROJECT.iterdir():
             if path.name != PACKAGE and not path.name.startswith("."):
@@ -90,6 +92,7 @@ class Copy:
         started = time.monotonic()
         for tests_of_round in (first, others):
             if tests_of_round and self._fails(tests_of_round):
+                print(self._output.read_text(encoding="utf-8"))
                 raise SystemExit("a test fails in a fork before anything is changed")
         self._patience = max(SECONDS, TIMES * (time.monotonic() - started))
 
@@ -111,7 +114,7 @@ class Copy:
         """Run tests in a fork, which has imported the libraries already."""
         child = os.fork()
         if child == 0:
-            _run_and_exit(tests, self.folder, self.environment())
+            _run_and_exit(tests, self.folder, self.environment(), self._output)
         deadline = time.monotonic() + self._patience
         while time.monotonic() < deadline:
             pid, status = os.waitpid(child, os.WNOHANG)
@@ -136,19 +139,21 @@ def _in_two_rounds(tests: list[str]) -> tuple[list[str], list[str]]:
 
 
 def preload() -> None:
-    """Import what every test needs and no test changes."""
+    """Import the modules that every test needs and no test changes."""
     import hypothesis  # noqa: F401
     import msgspec  # noqa: F401
     import pytest  # noqa: F401
     import trio.testing  # noqa: F401
 
 
-def _run_and_exit(tests: list[str], folder: Path, environment: dict[str, str]) -> None:
-    """Run tests in this process, and end it. Nothing is printed."""
+def _run_and_exit(
+    tests: list[str], folder: Path, environment: dict[str, str], output: Path
+) -> None:
+    """Run tests in this process, and end it. What is printed goes to a file."""
     os.setpgid(0, 0)
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

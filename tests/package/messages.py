@@ -1,7 +1,7 @@
-"""Lists the messages of the package that users can see: python -m tests.package.messages
+"""Lists the messages that users can see: `python -m tests.package.messages`.
 
-They are the texts of exceptions, refusals, log lines and help. A value that is put into
-a message is shown as {...}. Read the list after you have added messages.
+They are the texts of exceptions, refusals, log lines and help. Values in a message are
+shown as {...}. Read the list after you have added messages.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.support.paths import PROJECT
 
 PACKAGE = PROJECT / "mcp_trio"
-# Functions and classes whose texts reach a user, besides those that are raised.
+# Functions and classes whose texts reach users, in addition to exceptions.
 SHOWN = {"refusal", "problem", "fail", "error", "warning", "info", "print"}
 # Keyword arguments with a text for users.
 KEYWORDS = {"help", "description", "epilog", "metavar", "reason"}

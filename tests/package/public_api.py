@@ -1,7 +1,8 @@
 """The public names and their signatures, as text.
 
-`python -m tests.package.public_api` writes them to tests/data/public_api.txt. The difference is
-what a change means for users; test_public_api.py fails until it is written.
+`python -m tests.package.public_api` writes them to tests/data/public_api.txt. The
+difference is what a change means for users; test_public_api.py fails until it is
+written.
 """
 
 import inspect

@@ -20,7 +20,7 @@ from tests.support.paths import PROJECT as ROOT
 PACKAGE = ROOT / "mcp_trio"
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("*.py"))
 
-# Room -> the rooms it may import from, besides itself. A room is a folder or a file of
+# Room -> the other rooms it may import from. A room is a folder or a file of
 # mcp_trio/; "mcp_trio" is its __init__.py. No room is in its own list, directly or not.
 MAY_IMPORT = {
     "protocol": set(),
@@ -51,8 +51,8 @@ MAY_IMPORT = {
 }
 TOP_LEVEL_FILES = 8
 
-# What the transports share; whatever else stands in transports/ is one of them.
-SHARED = {"address", "awake", "pipe_size", "send_queue"}
+# What the transports share. Everything else in transports/ is a transport.
+SHARED = {"address", "busy_wait", "pipe_size", "send_queue"}
 
 NOT_PURE = set(
     """
@@ -102,7 +102,7 @@ MODULES = {module_name(file): file for file in FILES}
 
 
 def room(module: str) -> str:
-    """The folder or file of mcp_trio/ that a module belongs to."""
+    """Return the folder or file of mcp_trio/ that a module belongs to."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else parts[0]
 
@@ -128,7 +128,10 @@ def import_nodes(
 
 
 def imported_from(file: str, node: ast.ImportFrom) -> Iterator[str]:
-    """The modules that `from ... import ...` names: a submodule where there is one, else the module itself."""
+    """Return the modules that `from ... import ...` names.
+
+    These are submodules, or the module itself if it has no such submodule.
+    """
     base = node.module or ""
     if node.level:
         package = file.split("/")[: -node.level]
@@ -138,14 +141,14 @@ def imported_from(file: str, node: ast.ImportFrom) -> Iterator[str]:
         yield submodule if submodule in MODULES else base
 
 
-# Their strings name modules, which another file imports.
+# Their strings name modules that another file imports.
 FULL_OF_MODULE_NAMES = {"mcp_trio/cli/commands.py"}
 
 
 def named_modules(file: str) -> Iterator[tuple[int, str]]:
-    """The modules whose names are strings in a file that calls an import function.
+    """Return the modules named by strings in a file that calls an import function.
 
-    A name may be whole, or relative to the package or to the file's folder.
+    A name may be absolute, or relative to the package or to the file's folder.
     """
     imports_by_name = "import_module" in source(file) or "__import__" in source(file)
     if not imports_by_name and file not in FULL_OF_MODULE_NAMES:
@@ -199,7 +202,7 @@ def none_of(problems: list[str]) -> None:
         pytest.fail("\n".join(problems), pytrace=False)
 
 
-# Who may import whom
+# Imports
 
 
 def forbidden_imports(file: str) -> Iterator[str]:
@@ -228,7 +231,7 @@ def test_the_top_level_has_few_files() -> None:
 
 
 def transport(module: str) -> str | None:
-    """The transport that a module is or belongs to; none for what the transports share."""
+    """Return the transport that a module belongs to, or None if they share it."""
     parts = module.split(".")
     return (
         parts[2]
@@ -327,7 +330,7 @@ def test_functions_are_small() -> None:
     )
 
 
-# What stands where
+# Contents of the modules
 
 
 def test_no_revision_is_named_outside_its_folder() -> None:
@@ -387,7 +390,7 @@ def is_private(name: str) -> bool:
 
 @functools.cache
 def own_names() -> set[str]:
-    """The names that the package itself defines: functions, variables, attributes."""
+    """Return the names that the package defines: functions, variables, attributes."""
     found = set()
     for node in (node for file in FILES for node in ast.walk(tree(file))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -400,7 +403,7 @@ def own_names() -> set[str]:
 
 
 def private_names_used(file: str) -> Iterator[tuple[int, str]]:
-    """The private attributes and names that a file reads and the package does not define."""
+    """Return the private names that a file uses and the package does not define."""
     for node in ast.walk(tree(file)):
         if isinstance(node, ast.Attribute):
             names = [node.attr]
@@ -444,7 +447,7 @@ def test_the_one_private_attribute_is_read_in_one_file() -> None:
 
 
 def own_docstring(thing: Any) -> str:
-    """Its own docstring: neither inherited, nor the signature that dataclasses puts in its place."""
+    """Return its own docstring, not inherited, and not made by dataclasses."""
     text = (
         vars(thing).get("__doc__")
         if inspect.isclass(thing)
@@ -481,7 +484,8 @@ def repository_texts() -> Iterator[tuple[str, str]]:
 
 
 def test_no_text_names_a_path_of_some_machine() -> None:
-    # A path in a URI, as in the protocol's examples (file:///home/...), is nobody's machine.
+    # A path in a URI, as in the protocol's examples (file:///home/...), is not a real
+    # machine.
     machine_path = re.compile(
         r"(?<![\w./])(?:/(?:work|root|home|Users|tmp)/|[A-Z]:\\{1,2}Users\\)[\w.-]+"
     )
@@ -508,7 +512,7 @@ DISTRIBUTIONS = {
 
 
 def declared() -> set[str]:
-    """The names of all requirements in setup.cfg."""
+    """Return the names of all requirements in setup.cfg."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", encoding="utf-8")
     listed = [config["options"]["install_requires"]]
@@ -569,7 +573,7 @@ def test_importing_mcp_trio_loads_no_heavy_library() -> None:
 
 
 def libraries(modules: set[str]) -> set[str]:
-    """The packages among the modules that come neither with Python nor from here."""
+    """Return the third-party packages among the modules."""
     packages = {module.partition(".")[0] for module in modules}
     return packages - sys.stdlib_module_names - {"__main__", "mcp_trio"}
 
@@ -631,9 +635,10 @@ def test_a_command_loads_its_own_module_only(words: list[str]) -> None:
 
 
 def import_time(*modules: str) -> int:
-    """Microseconds that importing the modules takes, with all that they import."""
+    """Return the microseconds that importing the modules takes."""
     report = python("-X", "importtime", "-c", f"import {', '.join(modules)}").stderr
-    # "import time: <self> | <cumulative> | <module>"; what another module imported stands indented.
+    # "import time: <self> | <cumulative> | <module>"; what another module imported
+    # stands indented.
     times = {
         name: int(time)
         for time, name in re.findall(r"\| +(\d+) \| (\w+)$", report, re.MULTILINE)

@@ -38,15 +38,15 @@ class Collected:
     """What was reported, in memory."""
 
     def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
+        self.exporter = InMemorySpanExporter()
         self.tracer_provider = TracerProvider()
-        self.tracer_provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.tracer_provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self._reader = InMemoryMetricReader()
         self.meter_provider = MeterProvider([self._reader])
 
     @property
     def spans(self) -> dict[str, ReadableSpan]:
-        return {span.name: span for span in self._exporter.get_finished_spans()}
+        return {span.name: span for span in self.exporter.get_finished_spans()}
 
     def durations(
         self, name: str = "mcp.server.operation.duration"
@@ -382,7 +382,7 @@ async def test_one_trace_goes_from_an_instrumented_client_through_a_tool() -> No
         assert "found" in reply.text
     by_id = {
         span.context.span_id: span
-        for span in collected._exporter.get_finished_spans()
+        for span in collected.exporter.get_finished_spans()
         if span.context is not None
     }
     ours = collected.spans["tools/call search"]

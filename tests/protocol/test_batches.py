@@ -103,7 +103,7 @@ async def test_a_cancelled_request_is_left_out_of_the_array() -> None:
         assert await client.exchange(cancelled(1)) == []
 
 
-async def test_two_of_one_id_in_an_array() -> None:
+async def test_of_two_requests_with_one_id_in_an_array_one_is_refused() -> None:
     office = Office()
     async with opened(office.server, R) as client:
         await client.exchange([call(R, 1, "wait"), call(R, 1, "say")])
@@ -128,7 +128,7 @@ async def test_initialize_must_not_be_in_an_array() -> None:
     )
 
 
-async def test_an_empty_array() -> None:
+async def test_an_empty_array_is_refused() -> None:
     async with opened(Office().server, R) as client:
         (reply,) = await client.exchange([])
     assert reply["error"] == {
@@ -158,7 +158,9 @@ async def test_an_array_that_is_not_valid_json_is_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("revision", [revision for revision in ALL if revision != R])
 @pytest.mark.parametrize("batch", [[], [ping(R, 99)], [[]]])
-async def test_an_array_in_any_other_revision(revision: str, batch: list[Any]) -> None:
+async def test_an_array_is_refused_in_any_other_revision(
+    revision: str, batch: list[Any]
+) -> None:
     async with opened(Office().server, revision) as client:
         client.send(json.dumps(batch).encode())
         (reply,) = await client.quiet()
@@ -169,13 +171,13 @@ async def test_an_array_in_any_other_revision(revision: str, batch: list[Any]) -
         assert len(await client.exchange(ping(revision))) == 1
 
 
-async def test_an_array_before_initialize() -> None:
+async def test_an_array_is_refused_before_initialize() -> None:
     async with raw(Office().server, "2025-11-25") as client:
         (reply,) = await client.exchange([initialize(R)])
     assert reply["error"]["code"] == -32600
 
 
-async def test_a_modern_request_in_an_array() -> None:
+async def test_a_modern_request_in_an_array_is_answered() -> None:
     async with raw(Office().server) as client:
         await client.open(R)
         (replies,) = await client.exchange([modern(1, "tools/list"), ping(R, 2)])

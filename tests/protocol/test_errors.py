@@ -36,7 +36,7 @@ BEYOND = "9" * 5_000  # more digits than any integer is read with
 
 MALFORMED: list[
     tuple[str, bytes, int, Any, str]
-] = [  # name, message, code, id of the reply, what its message says
+] = [  # name, message, code, id of the reply, text of its error
     (
         "not UTF-8",
         b'{"jsonrpc":"2.0","id":1,"method":"\xff"}',
@@ -250,7 +250,9 @@ async def test_a_malformed_message(
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_all_of_them_at_once_and_then_a_ping(revision: str) -> None:
+async def test_all_of_them_at_once_are_refused_one_by_one_and_a_ping_is_answered(
+    revision: str,
+) -> None:
     async with opened(make_frail_server(), revision) as client:
         replies = await client.exchange(
             *[case[1] for case in MALFORMED], ping(revision)
@@ -282,7 +284,7 @@ async def test_what_is_not_answered(revision: str, data: bytes) -> None:
     assert pong["id"] == "ping"
 
 
-async def test_an_answer_that_is_both_a_result_and_an_error() -> None:
+async def test_an_answer_with_both_a_result_and_an_error_is_refused() -> None:
     async with raw(make_frail_server()) as client:
         (reply,) = await client.exchange(
             {"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}
@@ -337,7 +339,9 @@ async def test_of_two_equal_keys_the_last_counts() -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_a_message_that_is_too_large(revision: str) -> None:
+async def test_a_message_that_is_too_large_is_refused_and_the_next_one_answered(
+    revision: str,
+) -> None:
     async with opened(make_frail_server(), revision) as client:
         client.send_too_large()
         reply, pong = await client.exchange(ping(revision))
@@ -386,7 +390,9 @@ async def test_params_that_do_not_fit(
 
 @pytest.mark.parametrize("params", [5, "x", [], [1], True])
 @pytest.mark.parametrize("revision", OPENING)
-async def test_params_that_are_no_object(revision: str, params: Any) -> None:
+async def test_params_other_than_an_object_are_refused(
+    revision: str, params: Any
+) -> None:
     async with opened(make_frail_server(), revision) as client:
         (reply,) = await client.exchange(
             {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
@@ -434,7 +440,9 @@ async def test_arguments_that_are_not_an_object_are_a_protocol_error(
 
 
 @pytest.mark.parametrize("depth", [500, 900, 1000, 1100, 5000])
-async def test_arguments_that_are_too_deep(depth: int) -> None:
+async def test_deep_arguments_are_answered_or_refused_and_harm_nothing(
+    depth: int,
+) -> None:
     nested = b"[" * depth + b"]" * depth
     message = (
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"anything","arguments":{"value":%b}}}'
@@ -518,7 +526,9 @@ async def test_an_error_of_the_protocol_raised_in_a_tool(
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_a_page_that_the_user_has_to_visit_first(revision: str) -> None:
+async def test_a_tool_can_say_that_the_user_has_to_visit_a_page_first(
+    revision: str,
+) -> None:
     server = Server("x")
     page = {
         "mode": "url",

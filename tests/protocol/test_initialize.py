@@ -214,7 +214,7 @@ async def test_discover_without_any_meta_says_what_it_lacks() -> None:
         ("clientInfo", {}),
     ],
 )
-async def test_a_key_of_the_wrong_kind(key: str, value: Any) -> None:
+async def test_a_key_of_the_wrong_kind_is_refused(key: str, value: Any) -> None:
     async with raw(make_described_server(), NEWEST) as client:
         (reply,) = await client.exchange(modern(1, "tools/list", **{key: value}))
     assert reply["error"]["code"] == -32602

@@ -1,4 +1,4 @@
-"""Decoding messages: which are refused, which in silence, and how errors are explained."""
+"""Decoding messages: which are refused, with and without a reply, and the errors."""
 
 import pytest
 

@@ -45,7 +45,8 @@ ALLOWED = [
     for method in sorted(BY_NAME[name].requests)
     if method in CASES
 ]
-# An `initialize` opens a session for what follows it, whatever else was said before: it is foreign to none.
+# An `initialize` opens a session for what follows it, whatever else was said before: it
+# is foreign to none.
 FOREIGN = [
     (name, method)
     for name in ALL
@@ -176,7 +177,7 @@ async def test_what_a_server_does_not_offer_is_not_found(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_names_that_are_unknown(revision: str) -> None:
+async def test_unknown_names_are_refused(revision: str) -> None:
     not_found = -32002 if revision in OPENING else -32602
     ref = {"type": "ref/prompt", "name": "nothing"}
     cases: list[tuple[str, Any, int]] = [

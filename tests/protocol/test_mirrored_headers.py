@@ -1,4 +1,4 @@
-"""Which headers the input schema of a tool asks for, and which schemas are invalid."""
+"""The headers that a tool's input schema requires, and schemas that are invalid."""
 
 from typing import Any
 

@@ -86,7 +86,7 @@ async def conversation(server: Server, revision: str) -> AsyncIterator[Conversat
 
 
 def seed_server(number: int) -> Server:
-    """A seed's server, new each time: tests change it."""
+    """Return a new server for a seed, which the test may change."""
     spec = importlib.util.spec_from_file_location("seed", SEEDS / f"seed_00{number}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -168,7 +168,7 @@ async def check_tool(
 async def check_schema(
     number: int, example: Message, server: Server, client: Conversation
 ) -> None:
-    """An input schema for no parameters: recommended, or the one that accepts any object."""
+    """Check the schema for no parameters: the recommended one, or any object."""
     without = {
         tool["name"]: tool
         for tool in await client.tools()

@@ -1,4 +1,4 @@
-"""Which revision serves a request, when a transport names one and the request does not."""
+"""The revision of a request, when the transport names one and the request does not."""
 
 import msgspec
 import pytest

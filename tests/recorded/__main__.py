@@ -1,9 +1,9 @@
-"""Records the traces of traces/clients anew: `python -m tests.recorded [NAME...]`.
+"""Records the traces in traces/clients again: `python -m tests.recorded [NAME...]`.
 
-Real clients, installed by tests/clients/install.py with the versions that are pinned there, speak to the demo server,
-and this project's recorder stands between them. A NAME is that of a file, without its end; by default all are made.
-What a session is called is replaced by `session-1` and so on, for else it would be another one each time; all the
-rest, the times included, is as it was recorded.
+Real clients talk to the demo server, with this project's recorder between them. Their
+versions are pinned by tests/clients/install.py. A NAME is that of a file without its
+suffix; without names, all traces are recorded. Session ids, which differ each time, are
+replaced by `session-1` and so on. Everything else is unchanged, including the times.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ INSPECTING = [
 
 
 class Recording(NamedTuple):
-    """One trace to be made: the client, its era, and the transport."""
+    """A trace to record: the client, its era, and the transport."""
 
     client: str
     era: str
@@ -90,7 +90,7 @@ class Recording(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The file's, without its end."""
+        """Return the name of the file, without its suffix."""
         words = [
             *self.called.lower().split(),
             *(["legacy"] if self.era == "legacy" else []),
@@ -115,7 +115,7 @@ RECORDINGS = [
 
 
 def record(recording: Recording, file: Path) -> str:
-    """Have the conversation recorded; which version of the client it was."""
+    """Record the conversation. Returns the version of the client."""
     speak = inspected if recording.client == "inspector" else toured
     if recording.transport == "stdio":
         return speak(recording, ["--", *recorder(file, DEMO)])
@@ -127,7 +127,7 @@ def record(recording: Recording, file: Path) -> str:
 
 
 def toured(recording: Recording, target: Sequence[str]) -> str:
-    """An SDK's client takes the tour."""
+    """Let an SDK's client have its conversation."""
     where = {"stdio": [], "http": ["--url"], "sse": ["--sse"]}[recording.transport]
     report = serve_conversation(
         command_of(recording.client),
@@ -141,18 +141,18 @@ def toured(recording: Recording, target: Sequence[str]) -> str:
 
 
 def inspected(recording: Recording, target: Sequence[str]) -> str:
-    """The Inspector is started for each thing that it shall do; on stdio for one alone, as each has its server."""
+    """Run the Inspector once for each request, on stdio with a server for each run."""
     command = command_of(recording.client)
     era = {"newest": "modern", "legacy": "legacy"}[recording.era]
     target = [word for word in target if word != "--"]
-    with tempfile.TemporaryDirectory() as home:  # it keeps a catalogue there
+    with tempfile.TemporaryDirectory() as home:  # it keeps a catalog there
         for wanted in INSPECTING if recording.transport == "http" else [ONE_CALL]:
             run([*command, *target, "--protocol-era", era, *wanted], HOME=home)
         return f"@modelcontextprotocol/inspector {run([*command, '--version'], HOME=home).split()[-1]}"
 
 
 def described(trace: Trace, recording: Recording, version: str) -> Trace:
-    """The trace with a header that says what it holds and why."""
+    """Return the trace with a header that describes it."""
     what = INSPECTED[recording.transport] if recording.client == "inspector" else TOUR
     why = "Recorded so that what real clients say stays answered."
     modern = trace.header.revision == "2026-07-28"
@@ -176,7 +176,7 @@ def described(trace: Trace, recording: Recording, version: str) -> Trace:
 
 
 def without_session_ids(data: bytes) -> bytes:
-    """What was recorded, with sessions that are called by number."""
+    """Return the recorded trace, with numbers instead of session ids."""
     found = re.findall(rb'"mcp-session-id":"([^"]+)"|\?session=([\w-]+)', data)
     for number, session in enumerate(dict.fromkeys(a or b for a, b in found), 1):
         data = data.replace(session, b"session-%d" % number)
@@ -184,7 +184,7 @@ def without_session_ids(data: bytes) -> bytes:
 
 
 def main() -> None:
-    """Record those that are named, or all."""
+    """Record the traces that are named, or all."""
     wanted: list[Any] = [
         one for one in RECORDINGS if not sys.argv[1:] or one.name in sys.argv[1:]
     ]

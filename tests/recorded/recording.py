@@ -1,4 +1,4 @@
-"""The recorder between a client and a server, each a process of its own."""
+"""A recorder between a client and a server, each in its own process."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SECONDS = 60
 
 
 def recorder(trace: Path, *server: str) -> list[str]:
-    """The command that stands for a server on stdio, and records it."""
+    """Return the command that replaces a server on stdio, and records it."""
     return [*MCP_TRIO, "record", "-o", str(trace), *server]
 
 
 def recorded(trace: Path) -> Path:
-    """The conversation that was recorded: where the server was started several times, the last."""
+    """Return the recorded conversation, the last one if there are several."""
     return max(
         trace.parent.glob(f"{trace.stem}*.jsonl"),
         key=lambda path: (len(path.name), path.name),
@@ -34,7 +34,7 @@ def recorded(trace: Path) -> Path:
 
 @contextmanager
 def listening(trace: Path, server: str) -> Iterator[str]:
-    """The recorder before an HTTP server, given as a SPEC or a URL: where it is found."""
+    """Run a recorder in front of an HTTP server, a SPEC or a URL. Yields its URL."""
     command = [*MCP_TRIO, "record", "-o", str(trace), "--listen", "0", server]
     with subprocess.Popen(
         command, cwd=PROJECT, stderr=subprocess.PIPE, text=True
@@ -48,7 +48,7 @@ def listening(trace: Path, server: str) -> Iterator[str]:
 
 
 def run(command: Sequence[str], **environment: str) -> str:
-    """What a program that ends well prints."""
+    """Run a program that must succeed, and return its output."""
     done = subprocess.run(
         command,
         cwd=PROJECT,
@@ -64,6 +64,6 @@ def run(command: Sequence[str], **environment: str) -> str:
 
 
 def serve_conversation(client: Sequence[str], *arguments: str) -> dict[str, Any]:
-    """What one of the clients of tests/clients saw of the server that the arguments name."""
+    """Return what a client of tests/clients reports about a server."""
     report: dict[str, Any] = json.loads(run([*client, *arguments]))
     return report

@@ -1,7 +1,9 @@
-"""Arguments that do not fit cost no more than to decode them, whatever they are."""
+"""Arguments that do not fit cost no more than decoding them."""
 
+import gc
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -28,7 +30,7 @@ def _free(numbers: list[Any], number: int) -> None: ...
 
 
 def _best(action: Callable[[], object], rounds: int) -> float:
-    """Return the least seconds of this thread that an action takes, freeing included."""
+    """Return the shortest time of this thread for an action, including freeing."""
     times = []
     for _ in range(rounds):
         began = time.thread_time()
@@ -45,7 +47,7 @@ def test_large_arguments_that_do_not_fit_are_not_decoded_again_by_slower_means(
 ) -> None:
     raw = _list_of(item)
     if function is _integers:
-        # The last one is what does not fit, after all others were decoded.
+        # Only the last one does not fit, so all others are decoded first.
         raw = raw.replace(b"]}", b",1.5]}") if item == b"1" else raw
     parameters = Parameters(function)
 
@@ -79,3 +81,21 @@ def test_whole_numbers_are_integers_in_arguments_of_a_usual_size(where: str) -> 
 def test_whole_numbers_in_arguments_of_an_unusual_size_are_refused() -> None:
     with pytest.raises(InvalidArguments, match="expected integer, got number"):
         Parameters(_integers).decode(_list_of(b"1.0"))
+
+
+def test_arguments_that_do_not_fit_are_freed_without_the_garbage_collector() -> None:
+    def add(a: int) -> int:
+        return a
+
+    parameters = Parameters(add, of="tool add")
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(InvalidArguments):
+            parameters.decode(b'{"a": "x"}')
+        kept = [
+            one for one in gc.get_objects() if isinstance(one, msgspec.MsgspecError)
+        ]
+    finally:
+        gc.enable()
+    assert kept == []

@@ -1,4 +1,4 @@
-"""`config --into` writes files of a user that may hold secrets, beside other programs."""
+"""`config --into` protects files that may have secrets, and that other programs use."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def _mode(path: Path) -> int:
 
 @pytest.fixture(autouse=True)
 def open_umask() -> object:
-    """A umask that takes nothing away, so that the code's own modes show."""
+    """Set a umask without restrictions, so that the modes are those of the code."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -41,7 +41,7 @@ def test_a_new_file_and_a_backup_are_private(tmp_path: Path) -> None:
     assert _mode(file) == 0o600
     file.chmod(0o644)
     assert _config(file, "two") == 0
-    assert _mode(file) == 0o644  # as its owner wants it
+    assert _mode(file) == 0o644  # as its owner has set it
     assert _mode(tmp_path / "mcp.json.bak") == 0o600
 
 

@@ -1,4 +1,4 @@
-"""The examples are models: what a client asks of them is bounded in every way."""
+"""The examples limit every request of a client, as a good server should."""
 
 import time
 import tracemalloc

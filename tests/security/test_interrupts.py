@@ -1,4 +1,4 @@
-"""What a tool raises to leave the program ends its own call."""
+"""SystemExit and KeyboardInterrupt from a tool end only its call."""
 
 import subprocess
 import sys

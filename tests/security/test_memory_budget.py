@@ -1,4 +1,4 @@
-"""What clients make the server hold is charged, and the largest client gives way."""
+"""Memory that clients use is charged, and the largest client loses first."""
 
 import gc
 import json
@@ -142,7 +142,7 @@ async def test_a_listen_keeps_nothing_of_its_meta(
 
 @contextmanager
 def traced_memory() -> Iterator[Callable[[], int]]:
-    """Yield what returns the bytes that were allocated since then and are not freed."""
+    """Yield a function that returns the bytes allocated since then and not freed."""
     tracemalloc.start()
     try:
         yield lambda: tracemalloc.get_traced_memory()[0]
@@ -163,7 +163,7 @@ def initialize(id: object = 1) -> dict[str, Any]:
 
 
 async def held(server: Server[Any], kind: str, check: Callable[[int], bool]) -> int:
-    """Wait until what is held of a kind fits."""
+    """Wait until the charged bytes of a kind meet a condition."""
     with trio.fail_after(30):
         while not check(server.ledger.by_kind[kind]):
             await trio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A server that the system gives no more memory refuses requests, and goes on."""
+"""A server that gets no more memory from the system refuses requests, and survives."""
 
 import json
 import subprocess

@@ -11,7 +11,9 @@ from mcp_trio.client.errors import RemoteError
 from mcp_trio.client.target import connect as connect_to
 from mcp_trio.extensions.tasks import Tasks
 from mcp_trio.serve import serve
+from mcp_trio.server.limiter import MOST_SENDERS
 from tests.support.checked import NEWEST, OPENING, connect, opened, request
+from tests.support.reachable import reachable
 
 R = OPENING[-1]
 
@@ -118,3 +120,18 @@ async def test_polls_at_their_interval_count_nothing(
         # This one is too early, and the call has used up the rate.
         with pytest.raises(RemoteError, match="Too many requests"):
             await client.request("tasks/get", asked)
+
+
+async def test_so_many_polls_are_expected() -> None:
+    limiter = Server("rated", limits=Limits(rate="1/h")).limiter
+    for number in range(MOST_SENDERS + 5):
+        limiter.expect_poll(f"task {number}", 1.0)
+    expected = [id for id in reachable(limiter, str) if id.startswith("task ")]
+    assert len(expected) == MOST_SENDERS
+    assert "task 4" not in expected
+
+
+async def test_without_a_rate_no_poll_is_remembered() -> None:
+    limiter = Server("free").limiter
+    limiter.expect_poll("task", 1.0)
+    assert "task" not in reachable(limiter, str)

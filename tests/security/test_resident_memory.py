@@ -1,4 +1,4 @@
-"""Resident memory stays within the budget, whatever clients send, and comes back."""
+"""Resident memory stays within the budget, and shrinks again."""
 
 import json
 import re
@@ -28,9 +28,9 @@ pytestmark = [
 
 MIB = 2**20
 R = "2025-11-25"
-MOST = 350 * MIB
+MOST = 350_000_000
 LEFT = 40 * MIB
-SETTLE = 5.0  # seconds after the clients have gone
+SETTLE = 5.0  # seconds after the clients have disconnected
 SERVER = """
 import trio
 from mcp_trio import Server
@@ -50,7 +50,7 @@ async def note(name: str) -> str:
 
 
 class Attacked:
-    """A server in a process of its own."""
+    """A server in its own process."""
 
     def __init__(self, process: Any) -> None:
         self.process = process
@@ -61,7 +61,7 @@ class Attacked:
         self.port = int(line.rpartition(":")[2].partition("/")[0])
 
     def memory(self, name: str) -> int:
-        """Return resident bytes: VmRSS is now, VmHWM was the most."""
+        """Return resident bytes, now (VmRSS) or at most (VmHWM)."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
         assert found is not None
@@ -111,7 +111,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
 
 
 def wait_until_level(attacked: Attacked) -> None:
-    """Wait until the server takes no more memory."""
+    """Wait until the server's memory stops growing."""
     size = 0
     while attacked.memory("VmRSS") > size:
         size = attacked.memory("VmRSS")

@@ -33,7 +33,7 @@ ESCAPED = "\u2028" * 50_000
 
 
 class Peak:
-    """Measures how much memory is taken at once, beyond what was taken before."""
+    """Measures the peak of additional memory."""
 
     def __enter__(self) -> "Peak":
         tracemalloc.start()
@@ -86,8 +86,8 @@ async def test_structured_content_is_encoded_once_and_then_measured() -> None:
     async with connect(server, R) as client:
         result = await client.call_tool("huge")
     assert result.is_error
-    assert "tool huge made a result of " in result.text
-    assert "structured content cannot be cut" in result.text
+    assert "tool huge returned a result of " in result.text
+    assert "structured content cannot be truncated" in result.text
 
 
 @pytest.mark.parametrize("revision", ALL)
@@ -110,7 +110,7 @@ async def test_huge_resources_and_prompts_are_never_encoded(revision: str) -> No
     async with connect(server, revision) as client:
         with Peak() as peak:
             contents = await client.request("resources/read", {"uri": "text://it"})
-            with pytest.raises(RemoteError, match="made a result of"):
+            with pytest.raises(RemoteError, match="returned a result of"):
                 await client.request("resources/read", {"uri": "bytes://it"})
             prompt = await client.request("prompts/get", {"name": "ask"})
         assert peak.size < 2**21

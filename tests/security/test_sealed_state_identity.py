@@ -54,7 +54,7 @@ async def test_a_server_does_not_accept_the_state_of_another_with_the_same_secre
         _server("b", done), requestState=state, inputResponses=answers
     )
     assert at_other["error"]["message"].endswith("belongs to another request")
-    # A process of the same server goes on, and does not repeat the step.
+    # Another process of the same server continues, and does not repeat the step.
     at_same = await _ask(_server("a", done), requestState=state, inputResponses=answers)
     assert at_same["result"]["content"][0]["text"] == "done by a"
     assert done == ["a"]

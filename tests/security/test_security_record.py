@@ -1,8 +1,8 @@
-"""What broke in other servers of the protocol, by the numbers under which it was published, and that it cannot here.
+"""Published vulnerabilities of other MCP servers, which cannot happen here.
 
-The guards have tests of their own where they stand; here each incident is played again, on each way in that there is.
-Not here are the principals of sessions and handles (CVE-2026-52869, CVE-2026-52870), which stand with access control,
-and the console's token (CVE-2025-49596), which stands with the console.
+Each incident is reproduced over every transport. The modules of access control test the
+principals of sessions and handles (CVE-2026-52869, CVE-2026-52870), and tests/console
+tests the console's token (CVE-2025-49596).
 """
 
 import configparser
@@ -53,7 +53,7 @@ UPGRADE = {
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Protocol": "mcp",
 }
-# Every way in: method, path, the headers of a request that belongs there, and its body.
+# Every endpoint: method, path, headers and body of a valid request.
 WAYS_IN: dict[str, tuple[str, str, dict[str, str], bytes]] = {
     "HTTP": ("POST", "/mcp", modern_headers(LIST), json.dumps(LIST).encode()),
     "HTTP, a stream": ("GET", "/mcp", {"Accept": "text/event-stream"}, b""),
@@ -65,7 +65,7 @@ WAYS_IN: dict[str, tuple[str, str, dict[str, str], bytes]] = {
 }
 EVERY_WAY_IN = pytest.mark.parametrize("way", WAYS_IN)
 EVERY_HOST = pytest.mark.parametrize("host", HOSTS)
-# On a hypercorn no WebSocket is let in at all.
+# Under hypercorn, no WebSocket is accepted.
 NO_WEBSOCKET = {("WebSocket", "hypercorn"): 403}
 
 
@@ -85,9 +85,11 @@ async def knock(there: Site, way: str, **headers: str) -> Response:
 async def test_a_page_that_uses_its_own_host_name_is_refused(
     way: str, host: str
 ) -> None:
-    """CVE-2025-66416, CVE-2026-34742, CVE-2026-42559: Host was not checked on loopback (DNS rebinding).
+    """CVE-2025-66416, CVE-2026-34742, CVE-2026-42559: Host was not checked (DNS
+    rebinding).
 
-    And go-sdk 1.4, whose handler of HTTP+SSE was left out of the check: one guard stands before all ways in.
+    In go-sdk 1.4, only HTTP+SSE lacked the check. Here one guard protects all
+    transports.
     """
     async with site_on(host, make_server()) as there:
         for name in (
@@ -105,7 +107,7 @@ async def test_a_page_that_uses_its_own_host_name_is_refused(
 @EVERY_HOST
 @EVERY_WAY_IN
 async def test_a_page_of_another_site_is_refused(way: str, host: str) -> None:
-    """CVE-2026-33252: what a page of another site sent was served."""
+    """CVE-2026-33252: requests of a page of another site were served."""
     async with site_on(host, make_server()) as there:
         for origin in (EVIL, "null", f"http://localhost.evil.example:{there.port}"):
             assert (await knock(there, way, Origin=origin)).status == 403, origin
@@ -115,10 +117,11 @@ async def test_a_page_of_another_site_is_refused(way: str, host: str) -> None:
 
 @EVERY_HOST
 @pytest.mark.parametrize("way", ["HTTP", "HTTP+SSE, a message"])
-async def test_what_a_page_may_send_without_asking_is_not_taken(
-    way: str, host: str
-) -> None:
-    """CVE-2026-33252: text/plain, which a browser sends to any site without a preflight, was taken for JSON."""
+async def test_a_body_that_needs_no_preflight_is_refused(way: str, host: str) -> None:
+    """CVE-2026-33252: a body of type text/plain was read as JSON.
+
+    A browser sends this type to any site without a preflight.
+    """
     kinds = [
         "text/plain",
         "application/x-www-form-urlencoded",
@@ -139,7 +142,7 @@ async def test_what_a_page_may_send_without_asking_is_not_taken(
 async def test_no_page_of_another_site_gets_a_websocket(
     headers: dict[str, str],
 ) -> None:
-    """CVE-2026-59950: the check came after 101, and the page had its socket already."""
+    """CVE-2026-59950: Origin was checked only after the 101 response."""
     async with site_on("native", make_server()) as there:
         assert (await knock(there, "WebSocket", **headers)).status in (403, 421)
         assert (await knock(there, "WebSocket")).status == 101
@@ -148,14 +151,14 @@ async def test_no_page_of_another_site_gets_a_websocket(
         ).status == 101
 
 
-# Each client its own replies
+# Replies reach their own clients
 
 CLIENTS = 100
 Ask = Callable[[str], Awaitable[Any]]
 
 
 def meeting() -> Server:
-    """A server with a tool that gives each caller its own word back, but none before all have called."""
+    """Return a server that answers calls only when all of them have arrived."""
     server, here, all_here = Server("meeting"), list[str](), trio.Event()
 
     @server.tool
@@ -193,7 +196,7 @@ async def each_gets_its_own(ask: Ask) -> None:
 
 @EVERY_HOST
 async def test_a_hundred_clients_with_one_id_over_http(host: str) -> None:
-    """CVE-2026-25536: replies were routed by a bare id, and went to another client that used the same."""
+    """CVE-2026-25536: a reply went to another client that used the same request id."""
 
     async def ask(nonce: str) -> Any:
         return (await there.post(body := calls(nonce), modern_headers(body))).json
@@ -286,7 +289,7 @@ async def test_a_hundred_clients_with_one_id_over_stdio() -> None:
         await each_gets_its_own(ask)
 
 
-# What a message costs
+# The cost of a message
 
 
 @pytest.mark.parametrize(
@@ -294,7 +297,7 @@ async def test_a_hundred_clients_with_one_id_over_stdio() -> None:
 )
 @pytest.mark.parametrize("filling", ["a", "/", "-", "a/", "a-", "/b", "/b/"])
 def test_a_long_uri_is_matched_in_linear_time(template: str, filling: str) -> None:
-    """CVE-2026-0621: a template became a regular expression that took exponential time."""
+    """CVE-2026-0621: the regular expression of a template took exponential time."""
 
     def uri_of(size: int) -> str:
         return "note://" + (filling * size)[:size] + "\n"
@@ -305,8 +308,11 @@ def test_a_long_uri_is_matched_in_linear_time(template: str, filling: str) -> No
 @pytest.mark.parametrize(
     "key", ["Method", "METHOD", "method\\u0000", "methoḋ", "ｍethod"]
 )
-async def test_keys_are_taken_exactly(key: str) -> None:
-    """CVE-2026-27896: keys were compared without their case, so that a proxy before the server read another message."""
+async def test_keys_are_case_sensitive(key: str) -> None:
+    """CVE-2026-27896: keys were compared without case.
+
+    A proxy in front of the server could read another message than the server.
+    """
     async with opened(make_server(), "2025-06-18") as client:
         (reply,) = await client.exchange(
             f'{{"jsonrpc":"2.0","id":1,"{key}":"ping"}}'.encode()
@@ -339,11 +345,11 @@ async def test_keys_are_taken_exactly(key: str) -> None:
         (
             b'"id":1,"method":"ping","\\u006dethod":"tools/destroy"',
             None,
-        ),  # an escape in a key is that key
+        ),  # an escape in a key does not make it another key
     ],
 )
 async def test_the_last_of_two_equal_keys_counts(sent: bytes, counts: Any) -> None:
-    """CVE-2026-27896: which of two counts is said in the documentation of the envelope, and holds for each key."""
+    """CVE-2026-27896: as documented, the last of two equal keys counts."""
     async with opened(make_server(), "2025-06-18") as client:
         (reply,) = await client.exchange(b'{"jsonrpc":"2.0",%b}' % sent)
     assert reply["id"] == 1
@@ -357,7 +363,7 @@ async def test_the_last_of_two_equal_keys_counts(sent: bytes, counts: Any) -> No
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$schema", "$id"])
 @pytest.mark.parametrize("place", ["input_schema", "output_schema"])
 def test_nothing_is_fetched_for_a_schema(keyword: str, place: str) -> None:
-    """fastmcp 3502: a $ref was fetched from wherever it pointed to. Here none leads out of its schema."""
+    """fastmcp 3502: a $ref was fetched from any URL. Here, nothing is fetched."""
 
     async def tool(**arguments: Any) -> dict[str, Any]:
         return arguments
@@ -380,7 +386,7 @@ def test_nothing_is_fetched_for_a_schema(keyword: str, place: str) -> None:
 
 
 def test_schemas_have_a_bounded_depth() -> None:
-    """fastmcp 3502: and one that refers to itself without end ended the server."""
+    """fastmcp 3502: a schema with an endless recursion ended the server."""
 
     async def tool(**arguments: Any) -> str:
         return "in"
@@ -392,7 +398,7 @@ def test_schemas_have_a_bounded_depth() -> None:
         Server("schemas").add_tool(tool, input_schema=deep)
 
 
-# What ends a server
+# Errors do not end a server
 
 
 async def bad_json(wire: Wire) -> None:
@@ -453,9 +459,9 @@ HARMS = [
 async def test_a_failure_stays_with_its_request(
     harm: Callable[[Wire], Awaitable[None]], host: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """CVE-2025-53366, CVE-2025-53365: an exception from one bad request, or from a reset, ended the server."""
+    """CVE-2025-53366, CVE-2025-53365: an exception in a request ended the server."""
     if host == "hypercorn" and harm in (half_a_frame, no_frame):
-        harm = bad_json  # it lets no WebSocket in
+        harm = bad_json  # it accepts no WebSocket
     server = make_server()
 
     @server.tool
@@ -489,7 +495,7 @@ async def test_a_failure_stays_with_its_request(
     ],
 )
 async def test_a_bad_message_does_not_end_the_connection(sent: bytes) -> None:
-    """CVE-2025-53366: on every wire on which messages come as they are."""
+    """CVE-2025-53366, on transports with one connection for many messages."""
     async with raw(make_server()) as client:
         *_, pong = await client.exchange(
             sent,
@@ -499,15 +505,15 @@ async def test_a_bad_message_does_not_end_the_connection(sent: bytes) -> None:
     assert (pong["id"], "result" in pong) == (9, True)
 
 
-# What stands below
+# The libraries below
 
 SETUP = PROJECT / "setup.cfg"
 PINS = {"h11": ("CVE-2025-43859", (0, 16)), "h2": ("CVE-2025-57804", (4, 3))}
 
 
 @pytest.mark.parametrize("library", PINS)
-def test_what_is_installed_below_is_past_what_broke(library: str) -> None:
-    """CVE-2025-43859 (h11), CVE-2025-57804 (h2): bad chunks, and line ends in HTTP/2, hid requests."""
+def test_installed_libraries_have_the_fixes(library: str) -> None:
+    """CVE-2025-43859 (h11), CVE-2025-57804 (h2): requests could be hidden in others."""
     incident, least = PINS[library]
     settings = configparser.ConfigParser()
     settings.read(SETUP)
@@ -540,10 +546,10 @@ FRAMED = {
 
 @EVERY_HOST
 @pytest.mark.parametrize("framed", FRAMED)
-async def test_what_could_be_read_in_two_ways_is_refused(
-    framed: str, host: str
-) -> None:
-    """CVE-2025-43859: bytes behind a chunk that are no line's end. test_smuggling.py has all that can be so read."""
+async def test_ambiguous_requests_are_refused(framed: str, host: str) -> None:
+    """CVE-2025-43859: bytes after a chunk were ignored. test_smuggling.py has all
+    cases.
+    """
     headers, body = FRAMED[framed]
     async with site_on(host, make_server()) as there, there.wire() as wire:
         await wire.send(
@@ -556,5 +562,5 @@ async def test_what_could_be_read_in_two_ways_is_refused(
         assert b"Bad request" in refused.body or (host, refused.body) == (
             "hypercorn",
             b"",
-        )  # it is not of the message
+        )  # it is not part of the message
         assert await wire.ended()

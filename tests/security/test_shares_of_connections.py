@@ -1,4 +1,4 @@
-"""When connections run out, the client with the most of them gives way."""
+"""When connections run out, the client that has the most loses one."""
 
 import json
 from contextlib import AsyncExitStack, suppress

@@ -39,9 +39,10 @@ from tests.support.paths import PROJECT
 
 EACH = 500
 ROUNDS, CALLS = 5, 400
-PAUSE = 0.002  # seconds between two calls, so that a round sees what the attackers do meanwhile
-# Seconds below which a 99th percentile says more of the machine than of the server: one time slice of another process
-# that gets the core between two calls is some milliseconds.
+# The seconds between two calls, so that a round is long enough to show an effect.
+PAUSE = 0.002
+# Below this many seconds, a 99th percentile shows the machine rather than the server:
+# another process may use the core for some milliseconds between two calls.
 NOISE = 0.005
 
 SUM = message(
@@ -53,7 +54,7 @@ CALL = request("POST", "/mcp", modern_headers(SUM), json.dumps(SUM).encode())
 
 @pytest.fixture
 def descriptors() -> Iterator[None]:
-    """Allow as many as possible, for this process and those that it starts."""
+    """Allow as many descriptors as possible, for this process and its children."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     yield
@@ -69,14 +70,18 @@ def process_of(
 
 @contextmanager
 def serving(descriptors: int = 0) -> Iterator[int]:
-    """The server as users start it; its port."""
+    """Run the server as users start it. Yields its port."""
     command = ["-m", "mcp_trio", "--http", "0"]
     if descriptors:
-        limited = f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({descriptors}, {descriptors}))"
-        command = [
-            "-c",
-            f"{limited}; from mcp_trio.cli.main import main; main(['--http', '0'])",
-        ]
+        limit = (descriptors, descriptors)
+        program = f"""
+import resource
+from mcp_trio.cli.main import main
+
+resource.setrlimit(resource.RLIMIT_NOFILE, {limit})
+main(["--http", "0"])
+"""
+        command = ["-c", program]
     with process_of(*command, stderr=subprocess.PIPE) as server:
         line = ""
         while "/mcp" not in line:
@@ -90,7 +95,7 @@ def open_connection(port: int) -> socket.socket:
 
 
 def call(connection: socket.socket) -> None:
-    """One call, answered rightly, or an error."""
+    """Make a call, and check the reply."""
     connection.sendall(CALL)
     answer = b""
     while True:
@@ -106,7 +111,10 @@ def call(connection: socket.socket) -> None:
 
 
 def p99(port: int) -> float:
-    """Of honest calls: on a connection that is kept, and each tenth on one of its own."""
+    """Return the 99th percentile of honest calls.
+
+    Most use a kept connection, and each tenth a new one.
+    """
     seconds = []
     with open_connection(port) as kept:
         for number in range(CALLS):
@@ -141,25 +149,23 @@ def test_honest_calls_do_not_wait_for_slow_attackers(descriptors: None) -> None:
             attackers.stdin.flush()
             return int(attackers.stdout.readline())
 
-        p99(port)  # what is imported when first needed
-        alone, beside = [], []
+        # The first calls import modules.
+        p99(port)
+        quiet, attacked = [], []
         for _ in range(ROUNDS):
-            alone.append(p99(port))
+            quiet.append(p99(port))
             assert tell("on") == 3 * EACH
-            beside.append(p99(port))
+            attacked.append(p99(port))
             assert tell("off") == 0
-    told = [f"{1000 * median(rounds):.2f} ms" for rounds in (alone, beside)]
-    print(
-        "p99 alone and beside",
-        *told,
-        [round(1000 * one, 2) for one in (*alone, *beside)],
-    )
-    assert median(beside) <= max(2 * median(alone), NOISE), (
-        f"p99 alone and beside attackers: {told}"
+    medians = [f"{1000 * median(rounds):.2f} ms" for rounds in (quiet, attacked)]
+    rounds = [round(1000 * seconds, 2) for seconds in (*quiet, *attacked)]
+    print("p99 without and with attackers:", *medians, rounds)
+    assert median(attacked) <= max(2 * median(quiet), NOISE), (
+        f"p99 without and with attackers: {medians}"
     )
 
 
-# How many there may be
+# The number of connections
 
 
 async def test_beyond_the_bound_the_longest_waiting_connections_are_closed(
@@ -172,12 +178,11 @@ async def test_beyond_the_bound_the_longest_waiting_connections_are_closed(
         wires = [await stack.enter_async_context(there.wire()) for _ in range(10)]
         for wire in wires:
             assert (await wire.request("GET", "/healthz", {})).status == 200
-            await trio.sleep(0.02)  # so that each has its own time
+            await trio.sleep(0.02)  # so that their times differ
         for wire in wires[:3]:
             assert (await wire.request("GET", "/healthz", {})).status == 200
-        await wires[4].send(
-            b"GET /hea"
-        )  # that alone makes nobody younger than a whole request does
+        # A part of a request does not count as a use of the connection.
+        await wires[4].send(b"GET /hea")
         assert (await there.send("GET", "/healthz")).status == 200
         assert await wires[3].ended()
         for wire in wires[6:] + wires[:3]:
@@ -277,5 +282,5 @@ def test_a_server_without_descriptors_makes_room(descriptors: None) -> None:
         for _ in range(20):
             with open_connection(port) as honest:
                 call(honest)
-        with suppress(ConnectionResetError):  # which is an end too
+        with suppress(ConnectionResetError):  # this also ends it
             assert attackers[0].recv(1) == b""

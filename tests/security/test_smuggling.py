@@ -1,8 +1,9 @@
-"""Where one request ends and the next begins: every stream has one reading, RFC 9112's, or is refused and closed.
+"""A stream of requests has one reading, that of RFC 9112, or is refused.
 
-Each case is sent with a request behind it, the canary, and what answers is compared word by word: a case that is
-refused gets one refusal and the end, and nothing behind it is read; one that is read gets what RFC 9112 owes it, and
-the canary its own response. In some cases a call to a tool is hidden; it must never be made.
+Each case is sent with another request after it, the canary. A case that is refused gets
+one refusal, then the connection ends, and nothing after it is read. A case that is read
+gets the replies that RFC 9112 demands, and the canary gets its own. In some cases a
+call to a tool is hidden, which must never be made.
 """
 
 from collections.abc import Iterable
@@ -43,7 +44,7 @@ REFUSALS = {"400", "403", "404", "405", "408", "413", "417", "421", "431", "501"
 
 
 def said(response: Response) -> str:
-    """A response in one word; a refusal that closes the connection says so in its head."""
+    """Return a word for a response. The head of a refusal must announce the close."""
     if response.status == 200 and response.body == b"ok\n":
         return "canary"
     if (
@@ -62,7 +63,7 @@ def said(response: Response) -> str:
 
 
 def tempting(called: list[str]) -> Server:
-    """A server with the tool that is never to be called."""
+    """Return a server with a tool that must never be called."""
     server = make_server()
 
     @server.tool
@@ -101,7 +102,10 @@ async def send_all(wire: Wire, data: bytes) -> None:
 
 
 def is_refusal(words: list[str], host: str) -> bool:
-    """One no, and the end. Under hypercorn the end may come before the no is written."""
+    """Return whether there is one refusal, and nothing after it.
+
+    Under hypercorn, the connection may end before the refusal is written.
+    """
     return (len(words) == 1 and words[0] in REFUSALS) or (
         words == [] and host == "hypercorn"
     )
@@ -112,7 +116,7 @@ def is_refusal(words: list[str], host: str) -> bool:
 async def test_a_stream_has_one_reading(
     name: str, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asgi, "BODY_TIME", 0.3)  # for those whose body never comes
+    monkeypatch.setattr(asgi, "BODY_TIME", 0.3)  # for requests whose body never arrives
     monkeypatch.setattr(asgi, "LINGER_TIME", 0.1)
     case, called = CASES[name], list[str]()
     owed = (
@@ -124,7 +128,7 @@ async def test_a_stream_has_one_reading(
         words = await answers(there, case.data + CANARY)
         assert (
             await there.send("GET", "/healthz")
-        ).status == 200  # it harms nobody else
+        ).status == 200  # it does not affect other clients
     assert called == []
     if owed is REFUSED or case.why == EARLY:
         assert is_refusal(words, host) or words == case.owed, (
@@ -134,13 +138,13 @@ async def test_a_stream_has_one_reading(
         assert words == owed, f"against RFC 9112, {case.section}"
 
 
-# The parser alone: the same reading, however the bytes come
+# The parser: the reading does not depend on how the bytes are split
 
 
 def readings(
     pieces: Iterable[bytes],
 ) -> list[tuple[bytes, bytes, dict[bytes, bytes], bytes, int | None]]:
-    """The requests of a stream. What comes of one that is refused before its body, is not told."""
+    """Return the requests of a stream, up to one that is refused before its body."""
     parser, found = RequestParser(lambda head: None, "localhost"), []
     for piece in pieces:
         if not parser.failed and not any(one.upgrade for one in parser.requests):
@@ -216,11 +220,11 @@ REPEATED = {
 
 
 def told(pieces: Iterable[bytes]) -> list[Any]:
-    """All that a connection reads from requests, to the last of them; of a bad one that it is bad."""
+    """Return all requests that a connection reads. A bad one is only named as bad."""
     parser, found = RequestParser(lambda head: None, "localhost"), list[Any]()
     for piece in pieces:
         if parser.failed or (parser.requests and not parser.requests[-1].keeps_alive):
-            break  # the connection reads no more
+            break  # the connection stops reading
         parser.feed(piece)
     for one in parser.requests:
         if one.refused is not None:
@@ -257,7 +261,7 @@ def test_a_repeated_head_is_read_as_if_it_were_the_first(
         assert told([data[:cut], data[cut:]]) == wanted, f"cut at {cut}"
     for number, one in enumerate(
         requests
-    ):  # each by itself but one, which comes in two pieces
+    ):  # all separately, and one of them in two pieces
         for cut in range(len(one) + 1):
             cut_once = [
                 *requests[:number],

@@ -1,4 +1,4 @@
-"""What a change costs depends on how many clients it concerns, not on how many listen."""
+"""The cost of a change depends on the clients that it affects, not on all others."""
 
 import sys
 from typing import Any
@@ -78,7 +78,7 @@ def _lines_of_an_end(subscribed: int) -> int:
     leaving = _conversation()
     subscriptions.subscribe(leaving, "notes://0")
     with _Counter() as counter:
-        subscriptions.closed(leaving)
+        subscriptions.remove(leaving)
     return counter.lines
 
 
@@ -100,7 +100,7 @@ async def test_the_end_of_a_session_does_not_look_at_the_listeners_of_others() -
                 client.send(modern(id, "subscriptions/listen", listen))
             await client.replies(listens)
             with _Counter() as counter:
-                server.subscriptions.closed(_conversation())
+                server.subscriptions.remove(_conversation())
             return counter.lines
 
     assert await lines(300) == await lines(3)
@@ -121,7 +121,7 @@ async def test_nothing_is_kept_of_listeners_and_sessions_that_have_ended() -> No
         server.subscriptions.subscribe(session, "notes://2")
         server.subscriptions.subscribe(session, "notes://3")
         server.subscriptions.unsubscribe(session, "notes://3")
-        server.subscriptions.closed(session)
+        server.subscriptions.remove(session)
         server.subscriptions.end_all()
         await client.replies(1)
         await trio.testing.wait_all_tasks_blocked()

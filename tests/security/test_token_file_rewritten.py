@@ -1,4 +1,4 @@
-"""A token file that is rewritten in place refuses nobody in between."""
+"""A token file that is rewritten in place rejects nobody during the write."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ def _line(name: str, token: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write in place, with another time of change than before."""
+    """Write in place, and change the modification time."""
     before = path.stat().st_mtime_ns if path.exists() else 0
     path.write_text(text)
     path.chmod(0o600)

@@ -1,4 +1,4 @@
-"""A verifier is called rarely, and an issuer that hangs holds up nobody."""
+"""A verifier is called rarely, and an issuer that hangs delays nobody else."""
 
 import json
 import time
@@ -21,6 +21,7 @@ from mcp_trio.auth.access import (
     REMEMBERED,
     Denied,
 )
+from tests.support.reachable import reachable
 
 
 class Verifier:
@@ -190,7 +191,8 @@ async def test_a_verifier_that_returns_something_else_is_named_in_the_log(
     with pytest.raises(Denied) as denied:
         await Access(verify).find("token")
     assert denied.value.status == 503
-    assert "a verifier returns a Principal, a name or None, not int" in caplog.text
+    expected = "expected it to return a Principal, a name or None, got int"
+    assert expected in caplog.text
 
 
 async def test_with_remember_0_every_request_asks() -> None:
@@ -291,7 +293,8 @@ async def test_only_so_many_tokens_are_verified_at_once_and_no_address_takes_all
         verifier.go.set()
     assert verifier.most == MOST_VERIFYING
     assert len(verifier.asked) == 3 * MOST_VERIFYING
-    assert access._verifying_of == access._pending == {}
+    assert len(reachable(access, trio.CapacityLimiter)) == 1
+    assert reachable(access, trio.Event) == [verifier.go]
 
 
 async def test_a_request_that_waits_too_long_for_its_turn_gets_503(
@@ -318,7 +321,7 @@ async def test_so_many_tokens_are_remembered() -> None:
     access = Access(verifier)
     for number in range(MOST_REMEMBERED + 5):
         await access.find(str(number))
-    assert len(access._remembered) == MOST_REMEMBERED
+    assert len(reachable(access, Principal)) == MOST_REMEMBERED
 
 
 async def test_another_verifier_is_asked_about_every_token() -> None:
@@ -333,7 +336,7 @@ async def test_another_verifier_is_asked_about_every_token() -> None:
 
 
 class Issuer:
-    """Serves one key on loopback, the first time; then it hangs."""
+    """Serves one key on loopback once, and then hangs."""
 
     def __init__(self) -> None:
         self.hangs = trio.Event()
@@ -364,7 +367,7 @@ async def test_a_known_key_serves_while_the_issuer_hangs(
         key = await keys.find("one")
         assert key is not None
         mock_clock.jump(jwts.KEY_LIFETIME)
-        # Whoever had to wait here would be cancelled.
+        # A request that had to wait here would be cancelled.
         with trio.move_on_after(0) as scope:
             assert await keys.find("one") is key
         await issuer.hangs.wait()
@@ -372,7 +375,7 @@ async def test_a_known_key_serves_while_the_issuer_hangs(
             assert await keys.find("one") is key
         assert not scope.cancelled_caught
         assert not other_scope.cancelled_caught
-        # The download ends when its own time is over, and disturbs nobody.
+        # The download ends with its own timeout, and affects nobody.
         mock_clock.jump(jwts.FETCH_TIMEOUT)
         await trio.testing.wait_all_tasks_blocked()
         assert await keys.find("one") is key

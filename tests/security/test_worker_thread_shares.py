@@ -1,4 +1,4 @@
-"""Functions that block: no client can take the threads that another one needs."""
+"""No client can take the worker threads that another client needs."""
 
 import logging
 import subprocess
@@ -23,11 +23,11 @@ from tests.support.checked import call, cancelled, connect, opened
 R = "2025-11-25"
 ONE = Account("address", "192.0.2.1")
 OTHER = Account("address", "192.0.2.2")
-ALONE = Account("connection", "stdio", is_alone=True)
+ALONE = Account("connection", "stdio", is_only_client=True)
 
 
 class Blocking:
-    """Calls that block until they are released, in as many threads as are given."""
+    """Calls that block in worker threads until they are released."""
 
     def __init__(self, most: int) -> None:
         self.threads = WorkerThreads(most)
@@ -54,7 +54,7 @@ class Blocking:
 
 @asynccontextmanager
 async def blocking(most: int) -> AsyncIterator[tuple[Blocking, trio.Nursery]]:
-    """Calls whose threads have all ended at the end."""
+    """Yield such calls, and wait at the end until their threads have ended."""
     calls = Blocking(most)
     try:
         async with trio.open_nursery() as nursery:
@@ -237,7 +237,7 @@ async def test_a_thread_sees_a_timeout_and_a_cancellation(reason: str) -> None:
         await begun.wait()
         if reason == "cancellation":
             client.send(cancelled(1))
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             await trio.to_thread.run_sync(ended.wait)
             threads = server.environment.worker_threads
             assert threads is not None
@@ -263,7 +263,7 @@ async def test_an_abandoned_thread_is_counted_and_logged(
         assert threads is not None
         assert (threads.busy, threads.abandoned) == (0, 1)
         expected = (
-            "tool block was stopped, but its thread still runs: "
+            "tool block was cancelled, but its thread still runs: "
             "1 of 2 worker threads are abandoned"
         )
         assert expected in caplog.messages
@@ -315,7 +315,9 @@ def test_a_principal_an_address_and_a_connection_are_different_accounts() -> Non
     assert named == Account("principal", "192.0.2.1")
     assert account_of(web, None) == Account("address", "192.0.2.1")
     stdio = conversation("stdio")
-    assert account_of(stdio, owner()) == Account("connection", stdio, is_alone=True)
+    assert account_of(stdio, owner()) == Account(
+        "connection", stdio, is_only_client=True
+    )
     unknown = conversation("ws")
     assert account_of(unknown, None) == Account("connection", unknown)
 

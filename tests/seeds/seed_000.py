@@ -1,4 +1,4 @@
-"""A server that answers every example of the first seed (2025-06-18) as that document shows it."""
+"""Answers every example of the first seed (2025-06-18) as that document shows it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,9 @@ SOURCE = "file:///project/src/main.rs"
 def first_tool_first(
     tools: Sequence[tuple[int, Any]], cursor: str | None
 ) -> tuple[list[Any], str | None]:
-    """The first page, which the document's cursor names too, has one tool; the next has the others."""
+    """Put one tool on the first page, whose cursor the document uses, and the rest
+    next.
+    """
     in_order = [tool for _, tool in tools]
     if cursor in (None, "optional-cursor-value"):
         return in_order[:1], "next-page-cursor"

@@ -1,4 +1,4 @@
-"""A server that answers every example of the second seed (2025-11-25) as that document shows it."""
+"""Answers every example of the second seed (2025-11-25) as that document shows it."""
 
 import json
 from collections.abc import Sequence
@@ -42,7 +42,9 @@ TODAY = date(2025, 8, 8)
 def first_tool_first(
     tools: Sequence[tuple[int, Any]], cursor: str | None
 ) -> tuple[list[Any], str | None]:
-    """The first page, which the document's cursor names too, has one tool; the next has the others."""
+    """Put one tool on the first page, whose cursor the document uses, and the rest
+    next.
+    """
     in_order = [tool for _, tool in tools]
     if cursor in (None, "optional-cursor-value"):
         return in_order[:1], "next-page-cursor"
@@ -80,7 +82,7 @@ async def get_weather(location: str) -> str:
 async def get_weather_data(location: str) -> Weather:
     """Get current weather data for a location"""
     weather = Weather(temperature=22.5, conditions="Partly cloudy", humidity=65)
-    # The example has spaces in its text; text that the server makes has none.
+    # The example's text has spaces, unlike text from the server.
     text = Text(json.dumps(to_builtins(weather)))
     return ToolResult([text], structured=weather)  # type: ignore[return-value]
 

@@ -1,4 +1,4 @@
-"""A server that answers every example of the third seed (2024-10-07) as that document shows it."""
+"""Answers every example of the third seed (2024-10-07) as that document shows it."""
 
 from typing import Any, Literal
 

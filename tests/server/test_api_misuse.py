@@ -1,4 +1,4 @@
-"""Wrong use of the API is an error at once that names what was given and expected."""
+"""Wrong use of the API is an error at once, with the given and the expected value."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -68,13 +68,13 @@ CASES: list[Case] = [
         "two tools of one name",
         lambda s: twice(lambda: s.tool(function)),
         ValueError,
-        "there is a tool 'function' already",
+        "the tool 'function' already exists",
     ),
     (
         "two prompts of one name",
         lambda s: twice(lambda: s.prompt(function)),
         ValueError,
-        "there is a prompt 'function'",
+        "the prompt 'function' already exists",
     ),
     (
         "two resources of one URI",
@@ -86,15 +86,15 @@ CASES: list[Case] = [
         "a tool that is a class",
         lambda s: s.tool(Thing),
         TypeError,
-        "@server.tool goes on a function, not on <class",
+        "@server.tool: expected a function, got <class",
     ),
     (
         "a tool that is no function",
         lambda s: s.tool(5),
         TypeError,
-        "@server.tool goes on a function, not on 5",
+        "@server.tool: expected a function, got 5",
     ),
-    ("a tool given its name", lambda s: s.tool("name"), TypeError, "not on 'name'"),
+    ("a tool given its name", lambda s: s.tool("name"), TypeError, "got 'name'"),
     (
         "a tool that is a generator",
         lambda s: s.tool(generator),
@@ -105,25 +105,25 @@ CASES: list[Case] = [
         "a tool that is a plain generator",
         lambda s: s.tool(plain_generator),
         TypeError,
-        "yields",
+        "got the generator function",
     ),
     (
         "a coroutine in place of a function",
         lambda s: s.tool(closed(function())),
         TypeError,
-        "goes on a function",
+        "expected a function",
     ),
     (
         "a prompt that is a class",
         lambda s: s.prompt(Thing),
         TypeError,
-        "@server.prompt goes on a function",
+        "@server.prompt: expected a function",
     ),
     (
         "a resource that is a class",
         lambda s: s.resource("a://b")(Thing),
         TypeError,
-        "@server.resource goes on",
+        "@server.resource: expected a function",
     ),
     (
         "a resource without its URI",
@@ -135,7 +135,7 @@ CASES: list[Case] = [
         "a completer that is a class",
         lambda s: s.complete("prompt", "a")(Thing),
         TypeError,
-        "@server.complete goes on",
+        "@server.complete: expected a function",
     ),
     (
         "an unknown option",
@@ -207,13 +207,13 @@ CASES: list[Case] = [
         "a method of no object",
         lambda s: s.tool(Thing.method),
         TypeError,
-        "Thing.method(): nothing gives it 'self'; register the bound",
+        "Thing.method(): expected a bound method",
     ),
     (
         "an empty name",
         lambda s: s.tool(name=" ")(function),
         ValueError,
-        "expected 1 to 128 of the characters A-Z a-z 0-9 _ - ., got ' '",
+        "expected 1 to 128 characters, each of A-Z a-z 0-9 _ - ., got ' '",
     ),
     (
         "a name with a space",
@@ -265,7 +265,12 @@ CASES: list[Case] = [
         TypeError,
         "*a has no JSON form",
     ),
-    ("two contexts", lambda s: s.tool(two_contexts), TypeError, "second Context"),
+    (
+        "two contexts",
+        lambda s: s.tool(two_contexts),
+        TypeError,
+        "second parameter of the type Context",
+    ),
     (
         "a schema that is none",
         lambda s: s.tool(input_schema={"type": "objekt"})(function),
@@ -296,19 +301,19 @@ CASES: list[Case] = [
         "a URI without a scheme",
         lambda s: s.resource("notes/1")(function),
         ValueError,
-        "a URI starts with a scheme",
+        "expected a URI with a scheme",
     ),
     (
         "a variable too many",
         lambda s: s.resource("a://{b}")(function),
         TypeError,
-        "the URI has ['b'], the function none",
+        "got ['b'] in the URI and none in the function",
     ),
     (
         "a variable too few",
         lambda s: s.resource("a://b")(with_argument),
         TypeError,
-        "the URI has none",
+        "got none in the URI",
     ),
     (
         "a variable of another name",
@@ -320,19 +325,19 @@ CASES: list[Case] = [
         "a variable that is a list",
         lambda s: s.resource("a://{a}")(with_list),
         TypeError,
-        "comes as a string",
+        "is sent as a string",
     ),
     (
         "a prompt's argument that is a list",
         lambda s: s.prompt(with_list),
         TypeError,
-        "argument 'a' comes as a string",
+        "argument 'a' is sent as a string",
     ),
     (
         "a completer for nothing",
         lambda s: s.complete("none", "a")(with_argument),
         ValueError,
-        "no such prompt or resource",
+        "expected a prompt or a resource template",
     ),
     (
         "a completer for no argument",
@@ -344,13 +349,13 @@ CASES: list[Case] = [
         "two completers for one argument",
         lambda s: twice(lambda: s.complete("prompt", "a")(with_argument)),
         ValueError,
-        "has a completer already",
+        "already has a completer",
     ),
     (
         "a completer without a parameter",
         lambda s: s.complete("prompt", "a")(function),
         TypeError,
-        "the value so far",
+        "the text so far",
     ),
     (
         "a lifespan that does not yield",
@@ -362,38 +367,38 @@ CASES: list[Case] = [
         "a lifespan that is not async",
         lambda s: s.lifespan(plain_generator),
         TypeError,
-        "@server.lifespan goes on an async",
+        "@server.lifespan: expected an async",
     ),
     (
         "two lifespans",
         lambda s: twice(lambda: s.lifespan(generator)),
         ValueError,
-        "has a lifespan already",
+        "already has a lifespan",
     ),
     (
         "removing an unknown tool",
         lambda s: s.remove_tool("none"),
         KeyError,
-        "there is no tool 'none'",
+        "the tool 'none' does not exist",
     ),
     (
         "removing an unknown resource",
         lambda s: s.remove_resource("a://none"),
         KeyError,
-        "there is no resource",
+        "the resource 'a://none' does not exist",
     ),
     (
         "removing an unknown prompt",
         lambda s: s.remove_prompt("none"),
         KeyError,
-        "there is no prompt 'none'",
+        "the prompt 'none' does not exist",
     ),
     ("a name that is none", lambda s: Server(5), TypeError, "got 5"),  # type: ignore[arg-type]
     (
         "no name at all",
         lambda s: Server(""),
         TypeError,
-        "Server(name): expected a string, got ''",
+        "Server(name): expected a non-empty string, got ''",
     ),
     (
         "a version that is a number",
@@ -419,9 +424,9 @@ CASES: list[Case] = [
         TypeError,
         "Server(secret): expected str | bytes",
     ),  # type: ignore[arg-type]
-    ("pages in words", lambda s: Server("x", pages="3"), ValueError, "not '3'"),  # type: ignore[arg-type]
-    ("pages of a fraction", lambda s: Server("x", pages=1.5), ValueError, "not 1.5"),  # type: ignore[arg-type]
-    ("pages that are true", lambda s: Server("x", pages=True), ValueError, "not True"),
+    ("pages in words", lambda s: Server("x", pages="3"), ValueError, "got '3'"),  # type: ignore[arg-type]
+    ("pages of a fraction", lambda s: Server("x", pages=1.5), ValueError, "got 1.5"),  # type: ignore[arg-type]
+    ("pages that are true", lambda s: Server("x", pages=True), ValueError, "got True"),
     (
         "a timeout that is true",
         lambda s: Server("x", timeout=True),
@@ -444,13 +449,13 @@ CASES: list[Case] = [
         "an unknown profile",
         lambda s: Server("x", profile="purse"),
         ValueError,
-        "profile 'purse': it is one of pocket",
+        "Server(profile): expected pocket or None, got 'purse'",
     ),
     (
         "pages of nothing",
         lambda s: Server("x", pages=0),
         ValueError,
-        "at least one item, not 0",
+        "at least 1, got 0",
     ),
     (
         "a server's timeout of nothing",
@@ -483,7 +488,7 @@ def closed(coroutine: Any) -> Any:
     [case[1:] for case in CASES],
     ids=[case[0] for case in CASES],
 )
-def test_misuse(
+def test_misuse_is_an_error_that_says_what_is_wrong(
     misuse: Callable[[Server], Any], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error) as caught:
@@ -510,10 +515,10 @@ def test_a_decorated_function_stays_what_it_was() -> None:
     assert server.lifespan(generator) is generator
 
 
-async def test_running_where_a_loop_runs_already() -> None:
+async def test_running_where_a_loop_runs_already_is_an_error() -> None:
     with pytest.raises(RuntimeError, match=r"await server.serve\(stdio=True\)"):
         Server("x").run()
-    with pytest.raises(RuntimeError, match="in the main thread, which gets signals"):
+    with pytest.raises(RuntimeError, match="in the main thread, to handle signals"):
         await trio.to_thread.run_sync(Server("x").run)
 
 
@@ -524,6 +529,6 @@ def test_what_the_documentation_names_can_be_imported() -> None:
     assert mcp_trio.Tool("x").name == "x"
 
 
-async def test_serving_on_nothing() -> None:
+async def test_serving_on_nothing_is_an_error() -> None:
     with pytest.raises(ValueError, match="nothing to serve on"):
         await Server("x").serve()

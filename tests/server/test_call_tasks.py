@@ -14,7 +14,7 @@ NAME: ContextVar[str] = ContextVar("NAME", default="nobody")
 
 
 def make_server() -> tuple[Server, list[trio.lowlevel.Task]]:
-    """Return a server whose tools wait, and the tasks in which they have run."""
+    """Return a server whose tools wait, and the tasks that they ran in."""
     server = Server("x")
     tasks: list[trio.lowlevel.Task] = []
 
@@ -106,7 +106,7 @@ async def test_a_task_with_an_open_cancel_scope_is_not_used_again(
         for _ in range(3):
             assert (await client.call_tool("leak")).text == "leaked"
             assert (await client.call_tool("wait")).text == "waited"
-    assert "spoiled" in caplog.text
+    assert "left a cancel scope open" in caplog.text
 
 
 async def test_idle_tasks_are_bounded_and_end_with_the_conversation(
@@ -138,5 +138,5 @@ async def test_calls_begin_before_many_more_are_read(
         client.send(*calls)
         replies = await client.replies(30)
     assert {reply["id"] for reply in replies} == set(range(1, 31))
-    # With all calls at once, each would have had a task of its own.
+    # If all calls ran at once, each would need its own task.
     assert len(set(tasks)) <= 12

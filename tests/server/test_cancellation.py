@@ -31,7 +31,7 @@ R = "2025-11-25"
 
 
 class Traces:
-    """A server whose tools note what becomes of them."""
+    """A server whose tools record how they end."""
 
     def __init__(self) -> None:
         self.server = Server("x", grace=1)
@@ -127,7 +127,9 @@ async def test_a_running_request_stops_and_is_not_answered(
 
 
 @pytest.mark.parametrize("revision", CANCELLING)
-async def test_cancelled_in_the_same_breath(revision: str) -> None:
+async def test_a_call_that_is_cancelled_in_the_same_chunk_is_not_answered(
+    revision: str,
+) -> None:
     async with at(revision) as (client, traces):
         replies = await client.exchange(
             call(revision, 1, "wait"), cancelled(1), ping(revision)
@@ -150,7 +152,7 @@ async def test_cancelled_before_it_came_or_after_it_ended_or_twice(
 
 
 @pytest.mark.parametrize("id", [99, "1", 1.0, None, [], True])
-async def test_an_id_that_no_request_has(id: object) -> None:
+async def test_the_cancellation_of_an_unknown_id_is_ignored(id: object) -> None:
     async with at(R) as (client, traces):
         await client.exchange(call(R, 1, "gate"))
         assert await client.exchange(cancelled(id)) == []
@@ -159,7 +161,7 @@ async def test_an_id_that_no_request_has(id: object) -> None:
         assert reply["id"] == 1
 
 
-async def test_only_the_one_that_is_meant() -> None:
+async def test_only_the_named_request_is_cancelled() -> None:
     async with at(R) as (client, traces):
         await client.exchange(*[call(R, id, "gate") for id in range(10)])
         assert await client.exchange(cancelled(0), cancelled(5)) == []
@@ -293,7 +295,9 @@ async def test_a_tool_in_a_thread_is_left_to_end_by_itself() -> None:
         go_on.set()
 
 
-async def test_a_client_that_stops_waiting_says_so() -> None:
+async def test_a_client_that_stops_waiting_says_so(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     traces = Traces()
     async with connect(traces.server) as client:
         with trio.move_on_after(0.01):

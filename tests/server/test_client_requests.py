@@ -22,6 +22,7 @@ from mcp_trio import (
     Text,
 )
 from mcp_trio.client.errors import RemoteError
+from mcp_trio.server.conversation import PendingQuestion
 from mcp_trio.server.sealed_state import seal, unseal
 from tests.support.checked import (
     ALL,
@@ -37,6 +38,7 @@ from tests.support.checked import (
     raw,
     request,
 )
+from tests.support.reachable import reachable
 
 R = "2025-11-25"
 CALL = {"name": "look", "arguments": {}}
@@ -147,7 +149,7 @@ async def tool_text(
 
 
 @pytest.mark.parametrize("revision", ELICITING)
-async def test_a_form(revision: str) -> None:
+async def test_a_form_is_filled_in_by_the_user(revision: str) -> None:
     client = Client()
     assert (
         await tool_text(revision, "book", client)
@@ -170,7 +172,7 @@ async def test_a_user_who_does_not_answer(revision: str, action: str) -> None:
 
 
 @pytest.mark.parametrize("revision", URL)
-async def test_a_page_to_visit(revision: str) -> None:
+async def test_a_user_is_sent_to_a_page(revision: str) -> None:
     client = Client(elicitation={"action": "accept"})
     assert await tool_text(revision, "visit", client) == "accept"
     ((_, params),) = client.asked
@@ -198,7 +200,7 @@ async def test_a_models_words(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", URL)
-async def test_a_models_words_in_several_pieces(revision: str) -> None:
+async def test_the_texts_of_a_models_message_are_joined(revision: str) -> None:
     pieces = [
         {"type": "text", "text": "Pa"},
         {"type": "image", "data": "", "mimeType": "a/b"},
@@ -309,7 +311,7 @@ async def test_a_revision_without_elicitation_has_none_whatever_the_client_says(
 @pytest.mark.parametrize(
     "revision", [revision for revision in ALL if revision not in MODERN]
 )
-async def test_a_client_that_answers_with_an_error(revision: str) -> None:
+async def test_an_error_of_the_client_reaches_the_tool(revision: str) -> None:
     refusal = RemoteError({"code": -1, "message": "User rejected sampling request"})
     says = await tool_text(revision, "think", Client(sampling=refusal))
     assert says.startswith("the client answered sampling/createMessage with an error: ")
@@ -340,7 +342,7 @@ GARBAGE: list[tuple[str, str, Any]] = [
 
 @pytest.mark.parametrize("revision", [R, NEWEST])
 @pytest.mark.parametrize(("tool", "capability", "answer"), GARBAGE)
-async def test_a_client_that_answers_with_garbage(
+async def test_a_garbage_answer_is_an_error_that_says_so(
     revision: str, tool: str, capability: str, answer: Any
 ) -> None:
     async with connect(
@@ -477,7 +479,7 @@ async def test_prompts_and_resources_ask_too(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ELICITING)
-async def test_questions_from_within_a_nursery(revision: str) -> None:
+async def test_questions_from_within_a_nursery_are_answered(revision: str) -> None:
     server = Server("x")
 
     @server.tool
@@ -507,7 +509,7 @@ async def ask_for_a_booking(client: Any, id: Any = 1, **params: Any) -> Any:
 
 
 async def first_round(client: Any) -> tuple[str, str]:
-    """The state, and the key of the question."""
+    """Return the state and the key of the first question."""
     result = (await ask_for_a_booking(client))["result"]
     (key,) = result["inputRequests"]
     return result["requestState"], key
@@ -631,11 +633,18 @@ async def test_a_client_that_returns_without_the_answer_is_asked_again() -> None
             assert list(again["result"]["inputRequests"]) == [key]
 
 
-@pytest.mark.parametrize("responses", [5, [], {"a": 5}, None])
-async def test_answers_that_are_none(responses: Any) -> None:
+@pytest.mark.parametrize("responses", [5, [], None])
+async def test_answers_other_than_an_object_are_refused(responses: Any) -> None:
     async with raw(make_asking_server(), NEWEST) as client:
         reply = await ask_for_a_booking(client, inputResponses=responses)
-        assert reply.get("error", {}).get("code", -32602) == -32602
+    assert reply["error"]["code"] == -32602
+    assert "$.params.inputResponses" in reply["error"]["message"]
+
+
+async def test_answers_to_other_questions_are_ignored() -> None:
+    async with raw(make_asking_server(), NEWEST) as client:
+        reply = await ask_for_a_booking(client, inputResponses={"a": 5})
+    assert reply["result"]["resultType"] == "input_required"
 
 
 async def test_an_old_answer_does_not_pass_for_one_to_another_question() -> None:
@@ -689,7 +698,7 @@ def asking_by(form: Any) -> Server:
 
 
 @pytest.mark.parametrize("revision", ELICITING)
-async def test_every_kind_of_field(revision: str) -> None:
+async def test_a_form_has_every_kind_of_field(revision: str) -> None:
     content = {"text": "t", "number": 1, "count": 2, "yes": True, "one": "a"}
     client = Client(elicitation={"action": "accept", "content": content})
     async with connect(
@@ -700,7 +709,7 @@ async def test_every_kind_of_field(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ELICITING)
-async def test_a_choice_of_several(
+async def test_several_choices_are_a_list_in_revisions_that_have_them(
     revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = Client(elicitation={"action": "accept", "content": {"some": ["a"]}})
@@ -710,7 +719,7 @@ async def test_a_choice_of_several(
         result = await connected.call_tool("ask")
     if revision == "2025-06-18":
         assert result.is_error
-        assert "forms cannot contain lists in this protocol revision" in caplog.text
+        assert "this protocol revision does not support lists in forms" in caplog.text
     else:
         assert result.text == "WithList(some=['a'])"
 
@@ -726,7 +735,7 @@ async def test_a_class_that_is_not_a_form_is_an_error_of_the_tool(
     assert "form" in caplog.text
 
 
-async def test_text_content_of_a_prompt_message() -> None:
+async def test_prompt_messages_with_text_can_be_sampled() -> None:
     server = Server("x")
 
     @server.tool
@@ -777,7 +786,7 @@ async def test_a_question_is_forgotten_when_it_has_ended(ending: str) -> None:
         await client.exchange(initialize(R, capabilities={"roots": {}}))
         (question,) = await client.exchange(request(1, "tools/call", CALL))
         (conversation,) = conversations
-        assert len(conversation._questions) == 1
+        assert len(reachable(conversation, PendingQuestion)) == 1
         answer: Json = {"jsonrpc": "2.0", "id": question["id"]}
         if ending == "an answer":
             answer["result"] = {"roots": []}
@@ -786,4 +795,4 @@ async def test_a_question_is_forgotten_when_it_has_ended(ending: str) -> None:
         else:
             answer = cancelled(1)
         await client.exchange(answer)
-        assert len(conversation._questions) == 0
+        assert reachable(conversation, PendingQuestion) == []

@@ -18,7 +18,7 @@ from mcp_trio import (
     ToolError,
     testing,
 )
-from mcp_trio.cli.reload import FollowedServer
+from mcp_trio.cli.reload import UpdatedServer
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.extensions import Extension
 from tests.support.checked import ALL, MODERN, OPENING, connect
@@ -34,7 +34,7 @@ def make_database() -> Server[str]:
 
     @server.tool
     async def query(ctx: Context[str]) -> str:
-        """Say what the lifespan yielded."""
+        """Return the value of the lifespan."""
         return ctx.lifespan
 
     @server.resource("rows://{table}")
@@ -68,7 +68,7 @@ def make_outer() -> Server[str]:
 
     @server.tool
     async def own(ctx: Context[str]) -> str:
-        """Say what the lifespan yielded."""
+        """Return the value of the lifespan."""
         return ctx.lifespan
 
     return server
@@ -386,7 +386,7 @@ async def test_a_later_clash_changes_neither_server() -> None:
         """Clash."""
         return ""
 
-    with pytest.raises(ValueError, match="there is a tool 'own' already"):
+    with pytest.raises(ValueError, match="the tool 'own' already exists"):
         database.add_tool(own)
     assert list(database.tools) == ["query"]
     assert list(outer.tools) == ["own", "query"]
@@ -517,7 +517,7 @@ def test_a_clash_of_names_is_an_error_and_nothing_is_included() -> None:
         """Do nothing."""
 
     with pytest.raises(
-        ValueError, match=r"include.*there is a tool 'db_query' already"
+        ValueError, match=r"include.*the tool 'db_query' already exists"
     ):
         outer.include(other)
     assert list(outer.tools) == before
@@ -529,14 +529,14 @@ def test_a_clash_of_names_is_an_error_and_nothing_is_included() -> None:
 def test_a_clash_of_uris_is_an_error() -> None:
     outer = make_outer()
     outer.include(make_database(), prefix="one_")
-    with pytest.raises(ValueError, match="there is a resource 'rows://all' already"):
+    with pytest.raises(ValueError, match="the resource 'rows://all' already exists"):
         outer.include(make_database(), prefix="two_")
 
 
 @pytest.mark.parametrize("prefix", ["db/", "db ", "x" * 128])
 def test_a_prefix_that_no_tool_may_have_is_an_error(prefix: str) -> None:
     outer = make_outer()
-    with pytest.raises(ValueError, match="expected 1 to 128 of the characters"):
+    with pytest.raises(ValueError, match="expected 1 to 128 characters"):
         outer.include(make_database(), prefix=prefix)
     assert list(outer.tools) == ["own"]
 
@@ -553,7 +553,7 @@ def test_a_server_cannot_include_itself() -> None:
 async def test_a_running_server_cannot_include_another() -> None:
     outer = make_outer()
     async with outer.running():
-        with pytest.raises(RuntimeError, match="include others before"):
+        with pytest.raises(RuntimeError, match="include other servers before"):
             outer.include(make_database())
 
 
@@ -567,7 +567,7 @@ def test_access_that_would_not_apply_is_an_error() -> None:
         return None
 
     inner: Server[None] = Server("inner", access=verify)
-    with pytest.raises(ValueError, match=r"access=.* would not apply here"):
+    with pytest.raises(ValueError, match=r"access=.* would not apply"):
         make_outer().include(inner)
 
 
@@ -576,7 +576,7 @@ async def test_a_users_extension_must_be_given_to_the_outer_server_too() -> None
         identifier = "org.example/shout"
 
     inner: Server[None] = Server("inner", extensions=[Shout()])
-    with pytest.raises(ValueError, match="give this server one too"):
+    with pytest.raises(ValueError, match="add it to this server too"):
         make_outer().include(inner)
     outer: Server[None] = Server("outer", extensions=[Shout()])
     outer.include(inner)
@@ -596,7 +596,7 @@ async def test_unknown_names_are_reported_with_the_prefix() -> None:
 async def test_reloading_changes_an_included_server() -> None:
     outer, database = make_outer(), make_database()
     outer.include(database, prefix="db_")
-    followed = FollowedServer(outer)
+    followed = UpdatedServer(outer)
     fresh, fresh_database = make_outer(), make_database()
 
     @fresh_database.tool

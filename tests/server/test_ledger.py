@@ -1,9 +1,23 @@
 """The largest account pays when the budget is exceeded, in a fixed order."""
 
 import pytest
+from trio.testing import MockClock
 
+from mcp_trio.server import ledger as ledger_module
 from mcp_trio.server.accounts import Account
-from mcp_trio.server.ledger import STEP, Holding, Ledger, Meter, Priority
+from mcp_trio.server.allocator import Allocator
+from mcp_trio.server.ledger import (
+    LOG_INTERVAL,
+    MUCH,
+    MUCH_TO_RETURN,
+    STEP,
+    AccountEntry,
+    Holding,
+    Ledger,
+    Meter,
+    Priority,
+)
+from tests.support.reachable import reachable
 
 ALICE = Account("principal", "alice")
 BOB = Account("principal", "bob")
@@ -46,6 +60,24 @@ def test_nothing_is_given_up_within_the_budget() -> None:
     assert given.up == []
     assert given.ledger.held == 100
     assert given.ledger.by_kind["sessions"] == 100
+
+
+def test_a_holding_may_grow_to_the_whole_budget() -> None:
+    given = Given(100)
+    given.hold("a", ALICE, 50)
+    given.hold("b", BOB, 40).resize(50)
+    assert given.up == []
+
+
+def test_no_more_is_given_up_than_makes_room_for_a_while() -> None:
+    given = Given(160)
+    given.hold("a1", ALICE, 30)
+    given.hold("a2", ALICE, 60)
+    given.hold("b", BOB, 60)
+    # Without a1, 150 bytes are held. That leaves a sixteenth of the budget free.
+    given.hold("c", CAROL, 30)
+    assert given.up == ["a1"]
+    assert given.ledger.held == 150
 
 
 def test_the_largest_account_pays_for_a_small_newcomer() -> None:
@@ -97,7 +129,7 @@ def test_two_large_accounts_pay_in_turn() -> None:
         given.hold(f"a{number}", ALICE, 10)
         given.hold(f"b{number}", BOB, 10)
     given.hold("c", CAROL, 20)
-    # Both are equal, so both give something, until there is room for a while.
+    # Both are equal, so both lose something, until there is room for a while.
     assert sorted(given.up) == ["a0", "b0", "b1"]
     assert given.ledger.held == 90
 
@@ -191,7 +223,7 @@ def test_a_thousand_accounts_are_cheap_within_the_budget() -> None:
     for holding in given.holdings.values():
         holding.release()
     assert given.ledger.held == 0
-    assert not given.ledger._entries
+    assert reachable(given.ledger, AccountEntry) == []
 
 
 def test_an_account_gives_up_its_oldest_of_one_kind() -> None:
@@ -205,6 +237,11 @@ def test_an_account_gives_up_its_oldest_of_one_kind() -> None:
     assert given.ledger.give_up_one(ALICE, "sessions")
     assert not given.ledger.give_up_one(ALICE, "sessions")
     assert given.ledger.most_of("streams") == ALICE
+
+
+def test_an_account_that_holds_nothing_has_nothing_to_give_up() -> None:
+    given = Given(100)
+    assert not given.ledger.give_up_one(ALICE, "sessions")
 
 
 class Body:
@@ -240,7 +277,7 @@ def test_a_meter_charges_in_steps_up_and_down() -> None:
     for size in (1, STEP, STEP + 1, 10 * STEP, 9 * STEP + 1, 9 * STEP, 100, 0):
         meter.set(size)
         assert ledger.held == -(-size // STEP) * STEP
-    assert not ledger._entries
+    assert reachable(ledger, AccountEntry) == []
 
 
 def test_what_a_meter_charges_can_be_given_up_as_it_grows() -> None:
@@ -252,9 +289,20 @@ def test_what_a_meter_charges_can_be_given_up_as_it_grows() -> None:
     meter.set(11 * STEP)
     assert body.given_up
     assert ledger.held == 0
-    # What goes on growing all the same is charged again.
+    # A holding that continues to grow is charged again.
     meter.set(5 * STEP)
     assert ledger.held == 5 * STEP
+
+
+def test_what_a_meter_charges_can_change_its_priority() -> None:
+    given = Given(10 * STEP)
+    body = Body(given.ledger)
+    body.meter.set(4 * STEP)
+    given.hold("session", ALICE, 4 * STEP, Priority.STREAM)
+    body.meter.reprioritize(Priority.IDLE)
+    given.hold("b", BOB, 3 * STEP)
+    assert body.given_up == 1
+    assert given.up == []
 
 
 def test_a_closed_meter_charges_nothing() -> None:
@@ -299,3 +347,81 @@ def test_relief_says_that_there_is_nothing_to_give_up() -> None:
     given.hold("a", ALICE, 50)
     assert not given.ledger.relieve()
     assert given.ledger.held == 50
+
+
+# What is logged
+
+
+async def test_the_log_has_one_line_about_the_budget_in_ten_seconds(
+    mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = Given(100)
+    given.hold("a", ALICE, 150)
+    mock_clock.jump(LOG_INTERVAL - 1)
+    given.hold("b", ALICE, 150)
+    assert len(caplog.records) == 1
+    mock_clock.jump(1)
+    given.hold("c", ALICE, 150)
+    assert len(caplog.records) == 2
+
+
+# Memory that goes back to the system
+
+
+class NotingAllocator(Allocator):
+    """Notes what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def return_large_blocks(self) -> None:
+        self.told.append("large blocks")
+        super().return_large_blocks()
+
+    def return_free_memory(self) -> None:
+        self.told.append("free memory")
+        super().return_free_memory()
+
+
+def noting_ledger() -> tuple[Ledger, list[str]]:
+    allocator = NotingAllocator()
+    return Ledger(2**40, allocator), allocator.told
+
+
+def hold(ledger: Ledger, size: int) -> Holding:
+    return ledger.hold(ALICE, "bodies", size, Priority.REQUEST, lambda: True)
+
+
+def test_the_allocator_is_told_once_that_much_is_held() -> None:
+    ledger, told = noting_ledger()
+    hold(ledger, MUCH)
+    assert told == []
+    hold(ledger, 1)
+    hold(ledger, 1)
+    assert told == ["large blocks"]
+
+
+def test_free_memory_goes_back_when_more_than_half_of_much_was_released() -> None:
+    ledger, told = noting_ledger()
+    holding = hold(ledger, MUCH_TO_RETURN + 2)
+    holding.resize(MUCH_TO_RETURN // 2 + 1)
+    assert told == ["large blocks"]
+    holding.resize(MUCH_TO_RETURN // 2)
+    assert told == ["large blocks", "free memory"]
+
+
+def test_no_memory_goes_back_if_little_was_held() -> None:
+    ledger, told = noting_ledger()
+    hold(ledger, MUCH_TO_RETURN).release()
+    assert told == ["large blocks"]
+
+
+@pytest.mark.parametrize(("interval", "times"), [(0.0, 3), (3600.0, 1)])
+def test_free_memory_does_not_go_back_again_and_again(
+    interval: float, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "RETURN_INTERVAL", interval)
+    ledger, told = noting_ledger()
+    for _ in range(3):
+        hold(ledger, 2 * MUCH_TO_RETURN).release()
+    assert told.count("free memory") == times

@@ -155,7 +155,7 @@ async def test_the_constructor_takes_it_and_the_context_may_name_its_type(
 
 def test_a_server_has_one_lifespan() -> None:
     server = Server("x", lifespan=open_database)
-    with pytest.raises(ValueError, match="has a lifespan already"):
+    with pytest.raises(ValueError, match="already has a lifespan"):
         server.lifespan(open_database)
-    with pytest.raises(TypeError, match="on an async function that yields once"):
+    with pytest.raises(TypeError, match="expected an async function that yields once"):
         Server("x", lifespan=Database)  # type: ignore[arg-type]

@@ -1,16 +1,16 @@
-"""Requests over a limit are refused, and told when to try again."""
+"""Requests over a limit are refused, with the time of the next attempt."""
 
 import json
 import threading
 from collections import Counter
-from types import SimpleNamespace
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from mcp_trio import Limits, Principal, Server
+from mcp_trio import Access, Limits, Principal, Server
 from mcp_trio.client.errors import RemoteError
 from mcp_trio.client.event_parser import EventParser
 from mcp_trio.client.target import connect as connect_to
@@ -18,10 +18,13 @@ from mcp_trio.protocol.errors import TooManyCalls
 from mcp_trio.protocol.session import Call, Session
 from mcp_trio.server.conversation import Conversation
 from mcp_trio.server.execute import execute
-from mcp_trio.server.limiter import MOST_SENDERS, Buckets, network, sender
+from mcp_trio.server.limiter import MOST_SENDERS, Buckets, network
 from mcp_trio.server.limits import Rate, read_rate
 from mcp_trio.server.request import Request
 from mcp_trio.server.runner import start
+from tests.support.access_sites import A, B, Bearer, calling, guarded, post_modern
+from tests.support.access_sites import make_server as make_guarded_server
+from tests.support.access_sites import modern as with_meta
 from tests.support.checked import (
     ALL,
     MODERN,
@@ -35,9 +38,18 @@ from tests.support.checked import (
     ping,
     request,
 )
-from tests.support.http_wire import HEADERS, Site, message, site
+from tests.support.http_wire import (
+    HEADERS,
+    Signals,
+    Site,
+    Wire,
+    message,
+    modern_headers,
+    site,
+)
 from tests.support.http_wire import request as http_request
 from tests.support.oracle import Oracle
+from tests.support.reachable import reachable
 
 TELLING = [revision for revision in ALL if revision >= "2025-11-25"]
 EARLIER = [revision for revision in ALL if revision not in TELLING]
@@ -46,7 +58,7 @@ NEWEST = MODERN[-1]
 
 
 class Busy:
-    """A server with a tool that waits, one that does not, and one with limits of its own."""
+    """A server with tools that wait, do not wait, and have their own limits."""
 
     def __init__(self, limits: Limits | None = None, **own: Any) -> None:
         self.server = Server("busy", limits=limits, grace=1)
@@ -150,7 +162,7 @@ async def test_what_is_refused_takes_no_token(
             )
         ]
         assert set(told) == {
-            "Busy: calls of work under way: 1, as many as may be at once; try again in 1 s"
+            "Busy: too many calls of work in progress (limit: 1); try again in 1 s"
         }
         busy.go.set()
         assert len(await client.quiet()) == 1
@@ -207,7 +219,7 @@ def conversation(
 
 
 def answered(server: Server, conversation: Conversation, *asked: Json) -> list[Json]:
-    """The replies to requests that do not wait."""
+    """Return the replies to requests that do not wait."""
     replies = []
     for one in asked:
         event = conversation.session.receive(json.dumps(one).encode())
@@ -308,14 +320,17 @@ async def test_five_hundred_calls_with_a_cap_of_ten(
                 refused(reply)
                 for reply in await client.exchange(*calls(revision, 500, "work"))
             ]
-            text = "Busy: calls of work under way: 10, as many as may be at once; try again in 1 s"
+            text = (
+                "Busy: too many calls of work in progress (limit: 10); try again in 1 s"
+            )
             assert told == [text] * 490
             assert (busy.running, busy.most) == (10, 10)
             busy.go.set()
             assert len(await client.quiet()) == 10
             busy.go = trio.Event()
         assert busy.cleaned == 20
-        assert (busy.server.limiter.total, busy.server.limiter._counts) == (0, {})
+        assert busy.server.limiter.total == 0
+        assert reachable(busy.server.limiter, tuple) == []
 
 
 async def test_a_tool_that_timed_out_has_cleaned_up_and_left_its_place(
@@ -361,7 +376,7 @@ async def test_a_bound_holds_for_all_that_runs_a_function(
             *[asking(R, id, method, about) for id in range(5)]
         )
         assert [refused(reply) for reply in replies] == [
-            "Busy: requests under way: 3, as many as may be at once; try again in 1 s"
+            "Busy: too many requests in progress (limit: 3); try again in 1 s"
         ] * 2
         assert len(await client.exchange(ping(R), request("list", "tools/list"))) == 2
         assert [
@@ -396,28 +411,41 @@ async def test_subscriptions_take_no_place_from_calls() -> None:
         assert [refused(reply) for reply in await client.quiet()] == [""]
 
 
+async def listen(wire: Wire, client: Bearer) -> int:
+    """Begin to listen, without a session. Returns the status of the response."""
+    wanted = {"notifications": {"toolsListChanged": True}}
+    body = with_meta(message("subscriptions/listen", wanted))
+    headers = {**modern_headers(body), **client.own}
+    await wire.send(http_request("POST", "/mcp", headers, json.dumps(body).encode()))
+    return (await wire.head()).status
+
+
 async def test_listens_without_a_session_are_bounded_for_each_sender(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mcp_trio.server.limiter.MOST_OF_ONE", 3)
-    limiter = Busy().server.limiter
+    async with guarded(token=A) as there, AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(there.wire()) for _ in range(5)]
+        statuses = [await listen(wire, there) for wire in wires[:4]]
+        of_another = await listen(wires[4], there.by(B))
+    assert statuses == [200, 200, 200, 429]
+    assert of_another == 200
 
-    def listening(name: str) -> Any:
-        return SimpleNamespace(
-            conversation=SimpleNamespace(is_lasting=False, waiting=0, address=""),
-            principal=Principal(name),
-            call=SimpleNamespace(method="subscriptions/listen"),
-            limited_tool=None,
-        )
 
-    for _ in range(3):
-        limiter.check(listening("a"))
-        limiter.count(listening("a"), 1)
-    with pytest.raises(TooManyCalls, match="under way: 3"):
-        limiter.check(listening("a"))
-    limiter.check(listening("b"))
-    limiter.count(listening("a"), -1)
-    limiter.check(listening("a"))
+async def test_a_listen_without_a_session_that_ends_leaves_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mcp_trio.server.limiter.MOST_OF_ONE", 1)
+    async with guarded(token=A) as there:
+        async with there.wire() as wire:
+            assert await listen(wire, there) == 200
+        # The server notices soon, not at once.
+        status = 429
+        with trio.fail_after(30):
+            while status == 429:
+                async with there.wire() as wire:
+                    status = await listen(wire, there)
+        assert status == 200
 
 
 async def test_the_calls_of_a_batch_are_counted_one_by_one() -> None:
@@ -586,7 +614,9 @@ def demo_like(**limits: Any) -> Server:
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("scheme", ["http", "ws"])
-async def test_a_burst_over_http_and_websocket(scheme: str, revision: str) -> None:
+async def test_a_burst_over_http_or_websocket_is_limited(
+    scheme: str, revision: str
+) -> None:
     from mcp_trio.serve import serve
 
     async with trio.open_nursery() as nursery:
@@ -604,7 +634,7 @@ async def test_a_burst_over_http_and_websocket(scheme: str, revision: str) -> No
         nursery.cancel_scope.cancel()
 
 
-async def test_a_burst_over_http_and_sse() -> None:
+async def test_a_burst_over_http_and_sse_is_limited() -> None:
     async with site(demo_like(rate="10/m")) as there, there.wire() as wire:
         await wire.send(http_request("GET", "/sse", {"Accept": "text/event-stream"}))
         await wire.head()
@@ -655,7 +685,7 @@ async def test_a_flood_is_refused_before_anything_is_looked_at(path: str) -> Non
 
 
 async def test_floods_are_counted() -> None:
-    async with site(demo_like(rate="36000/h:1")) as there:
+    async with site(demo_like(rate="1/s")) as there:
         responses = await flood(there, "/metrics", 60)
         assert 429 in {response.status for response in responses}
         while True:
@@ -741,7 +771,7 @@ async def test_sessionless_requests_of_one_sender_are_bounded_together() -> None
         assert statuses == [True] * 3
         busy.go.set()
     assert statuses == [True] * 3 + [False] * 2
-    assert busy.server.limiter._counts == {}
+    assert reachable(busy.server.limiter, tuple) == []
 
 
 def test_too_many_calls_has_a_code_that_every_revision_names() -> None:
@@ -767,20 +797,22 @@ def test_without_a_rate_no_request_counts_as_a_flood() -> None:
     assert Busy().server.limiter.flood("192.0.2.1") == 0
 
 
-def test_the_sender_of_a_request() -> None:
-    one = conversation(Busy().server, None, "")
-    assert sender(SimpleNamespace(principal=None, conversation=one)) is one  # type: ignore[arg-type]
+async def test_a_principal_is_not_taken_for_what_else_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mcp_trio.server.limiter.MOST_AT_ONCE", 1)
+    signals = Signals()
 
+    async def verify(token: str) -> str:
+        return token
 
-async def test_a_principal_is_not_taken_for_what_else_is_counted() -> None:
-    server = Busy(Limits(max_in_flight_per_connection=1)).server
-    async with server.running():
-        asked = conversation(server, Principal("subscriptions/listen"))
-        request = SimpleNamespace(
-            conversation=SimpleNamespace(is_lasting=False, waiting=0),
-            principal=asked.principal,
-            call=SimpleNamespace(method="tools/call"),
-            limited_tool=None,
-        )
-        server.limiter.count(request, 1)  # type: ignore[arg-type]
-        assert "subscriptions/listen" not in server.limiter._counts
+    server = make_guarded_server(signals, access=Access(verify))
+    async with (
+        guarded(server, token="subscriptions/listen") as there,
+        there.by("somebody").wire() as wire,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(post_modern, there, calling("wait"))
+        await signals.begun.wait()
+        assert await listen(wire, there.by("somebody")) == 200
+        signals.go.set()

@@ -32,7 +32,7 @@ async def test_another_principal_is_not_slowed(host: str) -> None:
     async with guarded(server, host) as there:
 
         async def burst(token: str, count: int) -> int:
-            """How many of so many calls are answered."""
+            """Return how many of these calls are answered."""
             replies = [
                 await post_modern(there.by(token), calling("add", a=1, b=2))
                 for _ in range(count)

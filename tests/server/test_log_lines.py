@@ -20,6 +20,7 @@ from mcp_trio.server import serve_conversation as conversation_module
 from tests.support.checked import ALL, Json, asking, call, opened
 from tests.support.http_wire import HEADERS, site
 from tests.support.http_wire import request as http_request
+from tests.support.reachable import reachable
 
 R = "2025-11-25"
 EVIL = "x\nERROR mcp_trio: made up \x1b[31m\x9b\u2028"
@@ -27,7 +28,7 @@ EVIL = "x\nERROR mcp_trio: made up \x1b[31m\x9b\u2028"
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[Json]]:
-    """Return what has been logged so far, as `--log-format json` writes it."""
+    """Return the log as `--log-format json` writes it."""
     caplog.set_level(logging.INFO, "mcp_trio")
     write = FORMATTERS["json"]().format
     return lambda: [json.loads(write(record)) for record in caplog.records]
@@ -55,14 +56,14 @@ def make_failing_server(limits: Limits | None = None) -> Server:
 
     @server.tool
     async def hold() -> str:
-        time.sleep(0.02)  # noqa: ASYNC251 (that is what must be seen)
+        time.sleep(0.02)  # noqa: ASYNC251 (the block must be visible)
         return "held"
 
     return server
 
 
 def about(line: Json) -> Json:
-    """A line without what differs from run to run."""
+    """Return a line without the parts that differ between runs."""
     return {
         key: value
         for key, value in line.items()
@@ -207,13 +208,14 @@ async def test_many_senders_are_distinguished_within_bounds(
 ) -> None:
     server = make_failing_server()
     async with server.running():
-        for number in range(3 * journal.MOST_TOLD_APART):
-            server.event_log.turned_away(
+        for number in range(3 * journal.MOST_SENDERS):
+            server.event_log.log_rejection(
                 str(number), 421, b'{"error":{"message":"no"}}'
             )
-        assert len(server.event_log._lines) <= journal.MOST_TOLD_APART + 1
+        senders = reachable(server.event_log, tuple)
+        assert len(senders) <= journal.MOST_SENDERS + 1
         await trio.sleep(1.1)
-        assert not server.event_log._lines
+        assert reachable(server.event_log, tuple) == []
 
 
 # Over HTTP
@@ -328,7 +330,7 @@ def test_a_traceback_is_no_larger_than_a_person_reads(
 ) -> None:
     told = form().format(record("it failed", exc_info=failure(said)))
     assert "Traceback" in told
-    assert "[cut: 3,000," in told
+    assert "[truncated: 3,000," in told
     assert len(told) < 100_000
 
 

@@ -1,4 +1,4 @@
-"""Log messages to the client: which levels it gets, and what they are called."""
+"""Log messages to the client: the levels that it gets, and their names."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +52,7 @@ def make_logging_server() -> Server:
 
 
 async def heard(revision: str, level: str | None) -> list[str]:
-    """The levels that arrive, when the client has asked for one."""
+    """Return the levels that arrive after the client has asked for one."""
     async with connect(make_logging_server(), revision) as client:
         meta = {}
         if level is not None and revision in OPENING:
@@ -140,7 +140,7 @@ async def test_an_unknown_level_is_an_error_of_the_tool(
 
     async with connect(server) as client:
         assert (await client.call_tool("say")).is_error
-    assert "log level 'loud': it is one of debug, info" in caplog.text
+    assert "ctx.log(level): expected one of debug, info" in caplog.text
 
 
 async def test_the_level_is_each_clients_own() -> None:

@@ -1,4 +1,4 @@
-"""Middleware runs around tool calls, reads and prompts, in order, and may change them."""
+"""Middleware runs around tool calls, reads and prompts, and may change them."""
 
 import re
 
@@ -29,7 +29,7 @@ def make_server() -> Server:
 
     @server.tool
     async def who(ctx: Context) -> str:
-        """Say what the middleware handed down."""
+        """Return the value that the middleware passed on."""
         return str(ctx.state.get("tenant"))
 
     @server.resource("notes://{id}")

@@ -37,7 +37,7 @@ CLEAN = "red link!"
 
 
 def making(make: Callable[[], Any]) -> Callable[[], Any]:
-    """Return the function as an async one that ends in its turn."""
+    """Return the function as an async one that does not wait."""
 
     async def made():  # type: ignore[no-untyped-def]
         return make()
@@ -270,9 +270,9 @@ async def test_what_cannot_be_cut_is_refused_with_its_size(
     async with connect(server, revision) as client:
         got = await client.call_tool("large")
     assert got.is_error
-    assert got.text.startswith("tool large made a result of ")
+    assert got.text.startswith("tool large returned a result of ")
     assert (
-        "at most 2,000 are allowed, and pictures, sound, bytes and structured content cannot be cut"
+        "at most 2,000 are allowed, and images, audio, blobs and structured content cannot be truncated"
         in got.text
     )
 
@@ -344,7 +344,9 @@ async def test_resources_and_prompts_are_cut_too(revision: str) -> None:
             asking(revision, 3, "prompts/get", {"name": "long"}),
         )
     assert "[cut: 5,000 characters" in text["result"]["contents"][0]["text"]
-    assert blob["error"]["message"].startswith("resource bytes://it made a result of ")
+    assert blob["error"]["message"].startswith(
+        "resource bytes://it returned a result of "
+    )
     small, long = prompt["result"]["messages"]
     assert small["content"]["text"] == "small"
     assert "[cut: 5,000 characters" in long["content"]["text"]
@@ -384,7 +386,7 @@ class Checked(msgspec.Struct):
 
 
 def fail(value: str = "") -> Any:
-    """A FileNotFoundError that names the path."""
+    """Raise a FileNotFoundError that names the path."""
     with open(SECRET):
         raise AssertionError
 

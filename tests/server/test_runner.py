@@ -254,7 +254,7 @@ async def test_a_flood_of_calls_lets_other_conversations_go_on() -> None:
 
 
 async def run_tool(tool: Any, **arguments: Any) -> Any:
-    """A tool's reply, among others before and behind it."""
+    """Return a tool's reply, sent among other requests."""
     server = Office().server
     server.add_tool(tool, name="tool")
     async with opened(server, R) as client:
@@ -276,7 +276,7 @@ async def test_a_cancel_scope_across_the_first_wait(
     assert await run_tool(tool) == "True True"
 
 
-async def test_a_cancel_scope_that_is_cancelled_before_the_first_wait() -> None:
+async def test_a_tool_may_cancel_its_own_scope_before_it_first_waits() -> None:
     async def tool() -> str:
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -316,7 +316,7 @@ async def test_no_deadline_is_a_tools_unless_it_has_a_timeout(
     assert await run_tool(tool) == "inf inf"
 
 
-async def test_a_shield_and_a_timeout_within(
+async def test_a_tool_may_use_a_shield_within_a_timeout(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def tool() -> str:
@@ -328,7 +328,7 @@ async def test_a_shield_and_a_timeout_within(
     assert await run_tool(tool) == "True"
 
 
-async def test_an_async_generator() -> None:
+async def test_a_tool_may_use_an_async_generator() -> None:
     async def numbers() -> AsyncIterator[int]:
         for number in range(3):
             await trio.lowlevel.checkpoint()
@@ -340,7 +340,7 @@ async def test_an_async_generator() -> None:
     assert await run_tool(tool) == "[0, 1, 2]"
 
 
-async def test_a_channel_a_lock_and_a_thread() -> None:
+async def test_a_tool_may_use_a_channel_a_lock_and_a_thread() -> None:
     lock = trio.Lock()
 
     async def tool() -> str:
@@ -372,7 +372,7 @@ async def test_two_tools_with_one_lock() -> None:
     assert order == ["a in", "a out", "b in", "b out", "c in", "c out"]
 
 
-async def test_a_tool_that_raises_stop_iteration_or_leaves_a_generator() -> None:
+async def test_a_tool_that_raises_stop_iteration_fails() -> None:
     server = Server("x")
 
     @server.tool
@@ -406,7 +406,9 @@ async def test_a_failing_tool_never_ends_the_server(late: bool) -> None:
         assert len(await client.exchange(ping(R))) == 1
 
 
-async def test_a_task_that_a_tool_leaves_in_a_nursery_of_the_server() -> None:
+async def test_a_task_in_a_nursery_of_the_server_outlives_the_tool_that_started_it() -> (
+    None
+):
     server, noted = Server("x"), []
 
     @server.lifespan
@@ -480,7 +482,7 @@ async def test_a_tool_that_asks_learns_that_the_client_has_gone(
         client.end()
         await client.ended()
         reply = (await client.quiet())[-1]
-    assert text(reply) == "the client has gone"
+    assert text(reply) == "the client disconnected before it answered roots/list"
     assert trio.current_time() < 2
 
 
@@ -502,7 +504,7 @@ async def test_nothing_is_sent_about_a_request_that_has_ended() -> None:
         assert await client.quiet() == []
 
 
-# What waited when it was last called begins in a task of its own
+# A tool that waited in its last call starts in its own task
 
 
 async def test_what_is_expected_to_wait_begins_before_what_cancels_it() -> None:
@@ -741,7 +743,7 @@ async def test_a_cancel_scope_that_was_left_open_does_not_cancel_other_requests(
 
     async with connect(server) as client:
         assert (await client.call_tool("leaky")).text == "ok"
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             assert (await client.call_tool("wait")).text == "waited"
 
 

@@ -14,6 +14,8 @@ from mcp_trio import Limits, Principal, Server
 from mcp_trio.stores.memory import MemoryStore
 from mcp_trio.stores.parent import ParentStore, serve_store
 from mcp_trio.testing import connect
+from tests.support.checked import NEWEST, call, opened
+from tests.support.http_wire import site
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="there are no Unix sockets"
@@ -24,7 +26,7 @@ BOB = Principal("bob")
 
 
 class Stores:
-    """One store, which can be away, and servers that share it."""
+    """A store that can be unavailable, and servers that share it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -72,7 +74,7 @@ async def stores(nursery: trio.Nursery) -> AsyncIterator[Stores]:
 async def calls_of(
     server: Server, times: int, principal: Principal = ALICE
 ) -> list[str]:
-    """Call a tool so many times, and return the refusals."""
+    """Call a tool this many times, and return the refusals."""
     async with connect(server, principal=principal) as client:
         results = [await client.call_tool("work") for _ in range(times)]
     return [result.text for result in results if result.is_error]
@@ -84,8 +86,29 @@ async def test_two_processes_answer_as_many_calls_as_one(stores: Stores) -> None
     refused += await calls_of(stores.server(limits), 6)
     assert len(refused) == 2
     assert refused[0].startswith("Too many calls: 10 an hour are allowed; try again in")
-    # Another client has a rate of its own.
+    # Another client has its own rate.
     assert await calls_of(stores.server(limits), 5, BOB) == []
+
+
+async def test_an_address_has_one_rate_at_all_processes(stores: Stores) -> None:
+    refusals = []
+    for _ in range(2):
+        async with site(stores.server(Limits(rate="3/h"))) as there:
+            for _ in range(2):
+                reply = await there.modern("tools/call", {"name": "work"})
+                refusals.append("Too many calls" in reply.body.decode())
+    assert refusals == [False, False, False, True]
+
+
+async def test_clients_of_one_process_have_rates_of_their_own(stores: Stores) -> None:
+    server = stores.server(Limits(rate="2/h"))
+    for _ in range(2):
+        # This client has neither a principal nor an address.
+        async with opened(server, NEWEST) as client:
+            replies = await client.exchange(
+                *[call(NEWEST, id, "work") for id in range(3)]
+            )
+        assert sum("Too many calls" in str(reply) for reply in replies) == 1
 
 
 async def test_the_rate_of_a_tool_is_for_all_processes(stores: Stores) -> None:
@@ -102,8 +125,10 @@ async def test_a_call_that_the_tool_refuses_does_not_count(stores: Stores) -> No
         await stores.has_begun.wait()
         for _ in range(5):
             result = await client.call_tool("wait")
-            assert result.text.startswith("Busy: calls of wait under way: 1")
-        # The first call has taken one, and the refused ones nothing.
+            assert result.text.startswith(
+                "Busy: too many calls of wait in progress (limit: 1)"
+            )
+        # The first call has used one, and the refused calls none.
         assert not (await client.call_tool("work")).is_error
         assert (await client.call_tool("work")).is_error
         calls.cancel_scope.cancel()
@@ -115,7 +140,7 @@ async def test_a_tool_that_is_busy_is_free_again_when_its_call_ends(
     server = stores.server(Limits(rate="100/h"))
     async with connect(server, principal=ALICE) as client:
         for _ in range(3):
-            # More than one call at a time would be refused.
+            # More than one call at once would be refused.
             result = await client.call_tool("alone")
             assert result.text == "done"
 

@@ -1,4 +1,4 @@
-"""Which clients are told that a list or a resource has changed."""
+"""Which clients are notified when a list or a resource has changed."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -83,7 +83,7 @@ async def test_a_client_is_not_told_of_lists_that_were_not_announced() -> None:
         await client.exchange(initialize("2025-11-25"))
         change_everything(
             server
-        )  # after what is offered was said, before the client is ready to hear
+        )  # after the server has listed its features, and before the client is ready
         await client.exchange({"jsonrpc": "2.0", "method": "notifications/initialized"})
         change_everything(server, "newer")
         assert methods(await client.quiet()) == ["notifications/tools/list_changed"]
@@ -295,5 +295,5 @@ async def test_a_session_subscribes_to_a_bounded_number_of_resources() -> None:
     async with connect(server, "2025-11-25") as client:
         for number in range(1000):
             await client.request("resources/subscribe", {"uri": f"notes://{number}"})
-        with pytest.raises(RemoteError, match="1000 resources are subscribed to"):
+        with pytest.raises(RemoteError, match="this session has 1000"):
             await client.request("resources/subscribe", {"uri": "notes://one-more"})

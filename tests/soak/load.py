@@ -1,10 +1,12 @@
-"""A mixed load on one server process, over every transport at once, by clients as they are.
+"""A mixed load on one server process, over all transports at once.
 
-They call, flood, stall, cancel, vanish and come back, over stdio, HTTP in both eras, HTTP+SSE and WebSocket. What a
-client that stays is owed must come. In the end the process must hold what it held before: memory, descriptors, tasks,
-threads, sessions, streams, requests, temporary files; and have had nothing to log above a warning.
+The clients call, flood, stall, cancel, disconnect and reconnect, over stdio, HTTP with
+and without sessions, HTTP+SSE and WebSocket. A client that stays must get all its
+replies. At the end the process must hold no more than before: memory, descriptors,
+tasks, threads, sessions, streams, requests, temporary files. Its log must have nothing
+above a warning.
 
-The load is bounded: so many clients at once, each with a pause between what it does.
+The load is bounded: a number of clients, each with a pause after every action.
 """
 
 import argparse
@@ -45,27 +47,39 @@ from tests.support.http_wire import (
 from tests.support.paths import PROJECT, TESTS
 
 SERVED = TESTS / "soak" / "served.py"
-CLIENTS, PAUSE = 24, 0.02
-PATIENCE = 30.0  # seconds for a reply: of a machine that does other things too
-IDLE, SETTLE = (
-    13.0,
-    30.0,
-)  # seconds without a client, and in which all that clients have left has to be gone
-OLD, OLDER, OLDEST = "2025-11-25", "2025-03-26", "2024-11-05"
-GONE = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
-LOUD = re.compile(rb"\b(ERROR|CRITICAL)\b|^Traceback", re.IGNORECASE)
-# How much more there may be in the end: what the allocator has not given back, and counters of things that come and go.
-MORE_MEMORY, MORE = (
-    8 * 2**20,
-    {"tasks": 0, "threads": 0, "objects": 5_000, "descriptors": 0},
+CLIENTS = 24
+# The average seconds between two actions of a client.
+PAUSE = 0.02
+# The seconds that a reply may take on a busy machine.
+TIMEOUT = 30.0
+# The seconds without clients before the first measurement.
+IDLE = 13.0
+# The seconds until everything that clients left behind must be gone.
+SETTLE = 30.0
+OLD = "2025-11-25"
+OLDER = "2025-03-26"
+OLDEST = "2024-11-05"
+DISCONNECTED = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+GAUGES = re.compile(
+    r"^(mcp_sessions|mcp_streams|mcp_requests_in_flight) (\d+)$", re.MULTILINE
 )
+ABOVE_WARNING = re.compile(rb"\b(ERROR|CRITICAL)\b|^Traceback", re.IGNORECASE)
+# How much each number may grow. The allocator does not return all memory, and some
+# objects come and go.
+ALLOWED_GROWTH = {
+    "memory": 8 * 2**20,
+    "tasks": 0,
+    "threads": 0,
+    "objects": 5_000,
+    "descriptors": 0,
+}
 
 
 class Soak:
-    """The server, what was asked of it, and what went wrong."""
+    """The server, the requests it got, and what went wrong."""
 
     def __init__(self, process: trio.Process, port: int, seed: int) -> None:
-        self.there = Site(make_server(), port, trio.Event())
+        self.site = Site(make_server(), port, trio.Event())
         self.random = random.Random(seed)
         self.asked = 0
         self.owed = 0
@@ -75,8 +89,8 @@ class Soak:
         self.log: list[bytes] = []
         self._process = process
 
-    def is_there(self) -> None:
-        """Raises RuntimeError where the server has ended: there is nothing more to look at."""
+    def check_alive(self) -> None:
+        """Raise RuntimeError if the server has ended."""
         if self._process.poll() is not None:
             raise RuntimeError(
                 f"the server has ended: {self._process.returncode}; {self.failures[:5]}"
@@ -93,42 +107,35 @@ class Soak:
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self._process.pid}/fd"))
 
-    async def holds(self) -> dict[str, int]:
-        """All that is to be as it was."""
-        reply = await self.there.modern(
+    async def measure(self) -> dict[str, int]:
+        """Return everything that must not grow."""
+        reply = await self.site.modern(
             "tools/call", {"name": "held", "arguments": {}}, Connection="close"
         )
-        text = (
-            await self.there.send("GET", "/metrics", {"Connection": "close"})
-        ).body.decode()
-        gauges = re.findall(
-            r"^(mcp_sessions|mcp_streams|mcp_requests_in_flight) (\d+)$",
-            text,
-            re.MULTILINE,
-        )
-        found = {
-            **reply.json["result"]["structuredContent"],
-            **{name: int(count) for name, count in gauges},
-        }
-        return {**found, "descriptors": self.descriptors, "memory": self.memory}
+        numbers: dict[str, int] = dict(reply.json["result"]["structuredContent"])
+        metrics = await self.site.send("GET", "/metrics", {"Connection": "close"})
+        for name, count in GAUGES.findall(metrics.body.decode()):
+            numbers[name] = int(count)
+        numbers["descriptors"] = self.descriptors
+        numbers["memory"] = self.memory
+        return numbers
 
-    async def holds_at_last(self, before: dict[str, int]) -> dict[str, int]:
-        """The same, as soon as it is no more than before, or when what clients have left has to be gone."""
+    async def measure_when_settled(self, before: dict[str, int]) -> dict[str, int]:
+        """Return the same as soon as it has not grown, or after a timeout."""
         deadline = trio.current_time() + SETTLE
-        while (
-            compared(before, after := await self.holds())
-            and trio.current_time() < deadline
-        ):
+        after = await self.measure()
+        while compare(before, after) and trio.current_time() < deadline:
             await trio.sleep(0.5)
+            after = await self.measure()
         return after
 
-    # What is asked
+    # Requests and replies
 
-    def expect(self, reply: Any, wanted: str | None = None) -> None:
-        """A reply that was owed has come; `wanted` is its text."""
+    def expect(self, reply: Any, text: str | None = None) -> None:
+        """Check a reply that was owed. `text` is the text of its result."""
         assert "result" in reply, reply
-        if wanted is not None:
-            assert reply["result"]["content"][0]["text"] == wanted, reply
+        if text is not None:
+            assert reply["result"]["content"][0]["text"] == text, reply
         self.owed -= 1
 
     def owe(self, count: int = 1) -> None:
@@ -136,16 +143,17 @@ class Soak:
         self.owed += count
 
     async def work(self, stdio: "Stdio") -> None:
-        """One client after the other."""
+        """Run one client after the other."""
         kinds: list[Any] = [*KINDS, partial(over_stdio, stdio=stdio)]
         while not self.stopping:
             kind = self.random.choice(kinds)
             name = getattr(kind, "__name__", "over_stdio")
             try:
-                with trio.fail_after(PATIENCE):
+                with trio.fail_after(TIMEOUT):
                     await kind(self)
                 self.done[name] += 1
-            except Exception as problem:  # it is told, and the others go on
+            # It is reported, and the other clients continue.
+            except Exception as problem:
                 self.failures.append(f"{name}: {problem!r}"[:500])
                 await trio.sleep(1)
             await trio.sleep(self.random.random() * 2 * PAUSE)
@@ -165,7 +173,7 @@ def posted(body: Any, headers: dict[str, str] | None = None) -> bytes:
 
 
 def vanish(wire: Wire) -> None:
-    """Have the connection end as that of a client that is killed does: by a reset."""
+    """Close the connection with a reset, as if the client had been killed."""
     wire.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -173,8 +181,8 @@ def vanish(wire: Wire) -> None:
 
 
 async def calls(soak: Soak) -> None:
-    """Many on a connection."""
-    async with soak.there.wire() as wire:
+    """Send many calls on a connection, one at a time."""
+    async with soak.site.wire() as wire:
         for number in range(soak.random.randrange(1, 30)):
             soak.owe()
             await wire.send(posted(call("add", {"a": number, "b": 1})))
@@ -182,9 +190,9 @@ async def calls(soak: Soak) -> None:
 
 
 async def floods(soak: Soak) -> None:
-    """All at once."""
+    """Send many calls at once."""
     count = soak.random.randrange(100, 400)
-    async with soak.there.wire() as wire, trio.open_nursery() as nursery:
+    async with soak.site.wire() as wire, trio.open_nursery() as nursery:
         soak.owe(count)
         nursery.start_soon(
             wire.send,
@@ -197,40 +205,28 @@ async def floods(soak: Soak) -> None:
 async def large(soak: Soak) -> None:
     text = "x" * soak.random.randrange(1, 300_000)
     soak.owe()
-    soak.expect(
-        (
-            await soak.there.post(
-                body := call("echo", {"text": text}), modern_headers(body)
-            )
-        ).json,
-        text,
-    )
+    body = call("echo", {"text": text})
+    soak.expect((await soak.site.post(body, modern_headers(body))).json, text)
 
 
 async def in_threads(soak: Soak) -> None:
     soak.owe()
-    soak.expect(
-        (
-            await soak.there.post(
-                body := call("block", {"seconds": 0.01}), modern_headers(body)
-            )
-        ).json,
-        "blocked",
-    )
+    body = call("block", {"seconds": 0.01})
+    soak.expect((await soak.site.post(body, modern_headers(body))).json, "blocked")
 
 
 async def streams(soak: Soak) -> None:
-    """Progress, and then the result, in a stream."""
+    """Read progress, and then the result, from a stream."""
     soak.owe()
     body = call("steps", {"count": 20}, progress=True)
-    *progress, last = (await soak.there.post(body, modern_headers(body))).messages
+    *progress, last = (await soak.site.post(body, modern_headers(body))).messages
     assert len(progress) == 20
     soak.expect(last, "20 steps")
 
 
 async def stalls(soak: Soak) -> None:
-    """Begins slowly, and reads late."""
-    async with soak.there.wire() as wire:
+    """Send a request slowly, and read the replies late."""
+    async with soak.site.wire() as wire:
         data = posted(call("echo", {"text": "x" * 200_000})) * 3
         soak.owe(3)
         await wire.send(data[:50])
@@ -243,7 +239,7 @@ async def stalls(soak: Soak) -> None:
 
 
 async def vanishes(soak: Soak) -> None:
-    """In its head, in its body, while its tool runs, in its stream, in a flood."""
+    """Disconnect in the head, in the body, during a call, in a stream, in a flood."""
     ends = [
         posted(call("wait", {"seconds": 30}))[:40],
         posted(call("wait", {"seconds": 30}))[:-10],
@@ -255,19 +251,18 @@ async def vanishes(soak: Soak) -> None:
         posted(call("block", {"seconds": 0.05})) * 3,
         os.urandom(300),
     ]
-    async with soak.there.wire() as wire:
+    async with soak.site.wire() as wire:
         soak.asked += 1
-        with suppress(*GONE), trio.move_on_after(soak.random.random() * 0.2):
-            await wire.stream.send_all(
-                soak.random.choice(ends)
-            )  # which may wait for replies to be read
+        with suppress(*DISCONNECTED), trio.move_on_after(soak.random.random() * 0.2):
+            # This may wait until the client reads replies.
+            await wire.stream.send_all(soak.random.choice(ends))
             await trio.sleep(soak.random.random() * 0.1)
         if soak.random.random() < 0.5:
             vanish(wire)
 
 
 async def is_refused(soak: Soak) -> None:
-    """What is no request, or not let in."""
+    """Send messages and requests that are refused."""
     refused: list[tuple[bytes, int]] = [
         (posted({"no": "message"}, HEADERS), 400),
         (request("POST", "/mcp", {**HEADERS, "Host": "evil.example"}, b"{}"), 421),
@@ -276,7 +271,7 @@ async def is_refused(soak: Soak) -> None:
         (request("POST", "/mcp", {**HEADERS, "Mcp-Session-Id": "none"}, b"{}"), 404),
     ]
     data, status = soak.random.choice(refused)
-    async with soak.there.wire() as wire:
+    async with soak.site.wire() as wire:
         soak.asked += 1
         await wire.send(data)
         assert (await wire.response()).status == status
@@ -286,29 +281,30 @@ async def is_refused(soak: Soak) -> None:
 
 
 async def session(soak: Soak) -> None:
-    """From its opening to its end, or as long as its client stays."""
-    there, version = soak.there, soak.random.choice([OLD, OLDER])
-    headers = await there.open_session(version)
+    """Open a session and use it. Some clients end it, others leave."""
+    site = soak.site
+    version = soak.random.choice([OLD, OLDER])
+    headers = await site.open_session(version)
     for number in range(soak.random.randrange(8)):
         soak.owe()
         body = message(
             "tools/call", {"name": "add", "arguments": {"a": number, "b": 1}}
         )
-        soak.expect((await there.post(body, headers)).json, str(number + 1))
-    async with there.wire() as wire:
+        soak.expect((await site.post(body, headers)).json, str(number + 1))
+    async with site.wire() as wire:
         await wire.send(request("GET", "/mcp", headers))
         assert (await wire.head()).status == 200
         if soak.random.random() < 0.5:
             vanish(wire)
     if soak.random.random() < 0.5:
-        assert (await there.send("DELETE", "/mcp", headers)).status == 204
+        assert (await site.send("DELETE", "/mcp", headers)).status == 204
 
 
 async def cancels(soak: Soak) -> None:
-    """In a session: a cancelled request has no result, and the session goes on."""
-    there = soak.there
-    headers = await there.open_session(OLD)
-    async with there.wire() as wire:
+    """Cancel a request in a session. It gets no result, and the session remains."""
+    site = soak.site
+    headers = await site.open_session(OLD)
+    async with site.wire() as wire:
         await wire.send(
             posted(
                 message(
@@ -319,32 +315,32 @@ async def cancels(soak: Soak) -> None:
         )
         soak.asked += 1
         await trio.sleep(soak.random.random() * 0.05)
-        gone = message("notifications/cancelled", {"requestId": 7})
-        del gone["id"]
-        assert (await there.post(gone, headers)).status == 202
+        notification = message("notifications/cancelled", {"requestId": 7})
+        del notification["id"]
+        assert (await site.post(notification, headers)).status == 202
         response = await wire.response()
         assert b'"result"' not in response.body, response.body
     soak.owe()
-    soak.expect((await there.post(message("ping"), headers)).json)
+    soak.expect((await site.post(message("ping"), headers)).json)
 
 
 async def comes_back(soak: Soak) -> None:
-    """Cut off in mid-stream, it asks for the rest by the last event that it has seen."""
-    there = soak.there
-    headers, parser = await there.open_session(OLD), EventParser()
+    """Disconnect in a stream, and resume after the last event."""
+    site = soak.site
+    headers, parser = await site.open_session(OLD), EventParser()
     body = message(
         "tools/call", {"name": "steps", "arguments": {"count": 10, "seconds": 0.02}}
     )
     body["params"]["_meta"] = {"progressToken": 1}
     soak.owe()
-    async with there.wire() as wire:
+    async with site.wire() as wire:
         await wire.send(posted(body, headers))
         await wire.head()
         events = list[ServerSentEvent]()
         while not events:
             events = parser.feed(await wire.chunk())
         vanish(wire)
-    async with there.wire() as wire:
+    async with site.wire() as wire:
         await wire.send(
             request("GET", "/mcp", {**headers, "Last-Event-ID": events[0].id})
         )
@@ -357,9 +353,9 @@ async def comes_back(soak: Soak) -> None:
 
 
 async def over_sse(soak: Soak) -> None:
-    """HTTP+SSE: messages by POST, replies on the stream of one GET."""
-    there = soak.there
-    async with there.wire() as wire:
+    """Use HTTP+SSE: send messages by POST, and read replies from the GET stream."""
+    site = soak.site
+    async with site.wire() as wire:
         parser = EventParser()
         await wire.send(request("GET", "/sse", {"Accept": "text/event-stream"}))
         await wire.head()
@@ -373,7 +369,7 @@ async def over_sse(soak: Soak) -> None:
         replies = list[Any]()
         for body in [initialize(OLDEST), *bodies]:
             assert (
-                await there.send("POST", path, HEADERS, json.dumps(body).encode())
+                await site.send("POST", path, HEADERS, json.dumps(body).encode())
             ).status == 202
             while not replies:
                 replies += [
@@ -389,7 +385,7 @@ async def over_sse(soak: Soak) -> None:
             soak.expect(reply, body["params"]["arguments"]["text"])
         if soak.random.random() < 0.5:
             wait = message("tools/call", {"name": "wait", "arguments": {"seconds": 30}})
-            await there.send("POST", path, HEADERS, json.dumps(wait).encode())
+            await site.send("POST", path, HEADERS, json.dumps(wait).encode())
             vanish(wire)
 
 
@@ -398,7 +394,7 @@ async def over_sse(soak: Soak) -> None:
 
 @asynccontextmanager
 async def websocket(soak: Soak) -> AsyncIterator[tuple[WebSocketConnection, Wire]]:
-    async with soak.there.wire() as wire, trio.open_nursery() as nursery:
+    async with soak.site.wire() as wire, trio.open_nursery() as nursery:
         limits: dict[str, Any] = {
             "max_message_size": 2**24,
             "message_queue_size": math.inf,
@@ -460,11 +456,11 @@ async def vanishes_from_websocket(soak: Soak) -> None:
         vanish(wire)
 
 
-# stdio: one client, which all share
+# stdio: one connection, which all clients share
 
 
 class Stdio:
-    """The one connection over standard input and output, and who waits for which reply."""
+    """The connection over stdio, and the clients that wait for replies on it."""
 
     def __init__(self, wire: StdioWire) -> None:
         self._wire = wire
@@ -505,7 +501,7 @@ class Stdio:
 
 
 async def over_stdio(soak: Soak, *, stdio: Stdio) -> None:
-    """Calls, floods, large ones, bad messages, cancellations."""
+    """Send calls, floods, large messages, bad messages and cancellations."""
     count = soak.random.choice([1, 5, 300])
     soak.owe(count)
     ids = [stdio.ask("echo", {"text": str(number)}) for number in range(count)]
@@ -513,12 +509,10 @@ async def over_stdio(soak: Soak, *, stdio: Stdio) -> None:
         soak.expect(await stdio.reply(id), str(number))
     text = "x" * soak.random.randrange(200_000)
     soak.owe(2)
-    one, other = (
-        stdio.ask("echo", {"text": text}),
-        stdio.ask("steps", {"count": 5}, progress=True),
-    )
-    soak.expect(await stdio.reply(one), text)
-    soak.expect(await stdio.reply(other), "5 steps")
+    echo = stdio.ask("echo", {"text": text})
+    steps = stdio.ask("steps", {"count": 5}, progress=True)
+    soak.expect(await stdio.reply(echo), text)
+    soak.expect(await stdio.reply(steps), "5 steps")
     waits = [stdio.ask("wait", {"seconds": 30}) for _ in range(5)]
     soak.asked += 5
     for id in waits:
@@ -547,12 +541,12 @@ KINDS: list[Callable[[Soak], Awaitable[None]]] = [
 ]
 
 
-# From the beginning to the end
+# The whole run
 
 
 @asynccontextmanager
 async def serving(temporary: str, seed: int) -> AsyncIterator[tuple[Soak, Stdio]]:
-    """The server on all transports, and the client on its standard input and output."""
+    """Run the server on all transports, with a client on stdio."""
     (reading, to_server), (from_server, writing) = os.pipe(), os.pipe()
     command = [
         sys.executable,
@@ -580,10 +574,11 @@ async def serving(temporary: str, seed: int) -> AsyncIterator[tuple[Soak, Stdio]
         process = await trio.lowlevel.open_process(command, env=environment, **pipes)
         os.close(reading)
         os.close(writing)
-        told = b""
-        while not told.endswith(b"/mcp\n"):
-            told += await process.stderr.receive_some()
-        soak = Soak(process, int(told.rpartition(b":")[2].partition(b"/")[0]), seed)
+        log = b""
+        while not log.endswith(b"/mcp\n"):
+            log += await process.stderr.receive_some()
+        port = int(log.rpartition(b":")[2].partition(b"/")[0])
+        soak = Soak(process, port, seed)
         nursery.start_soon(read_log, soak, process)
         try:
             async with open_wire(from_server, to_server) as wire:
@@ -613,7 +608,7 @@ async def read_log(soak: Soak, process: trio.Process) -> None:
 
 
 async def under_load(soak: Soak, stdio: Stdio, seconds: float) -> None:
-    """So many clients, for so long, and to the end of what they have begun."""
+    """Run clients for some seconds, and wait until all of them have finished."""
     soak.stopping = False
     async with trio.open_nursery() as reporting:
         reporting.start_soon(report, soak)
@@ -626,80 +621,89 @@ async def under_load(soak: Soak, stdio: Stdio, seconds: float) -> None:
 
 
 async def report(soak: Soak) -> None:
-    """A line of progress each second."""
-    begun, before = trio.current_time(), soak.asked
+    """Print the progress each second."""
+    started = trio.current_time()
+    before = soak.asked
     while True:
         await trio.sleep(1)
-        soak.is_there()
-        passed = trio.current_time() - begun
-        told = f"{passed:4.0f} s  {soak.asked:>9,} requests  {(soak.asked - before) / passed:6,.0f}/s"
-        held = f"{soak.memory / 2**20:6.1f} MB  {soak.descriptors:3} descriptors"
-        print(f"{told}  {held}  {len(soak.failures)} failures", flush=True)
+        soak.check_alive()
+        seconds = trio.current_time() - started
+        rate = (soak.asked - before) / seconds
+        print(
+            f"{seconds:4.0f} s  {soak.asked:>9,} requests  {rate:6,.0f}/s  "
+            f"{soak.memory / 2**20:6.1f} MB  {soak.descriptors:3} descriptors  "
+            f"{len(soak.failures)} failures",
+            flush=True,
+        )
 
 
-def compared(before: dict[str, int], after: dict[str, int]) -> list[str]:
-    """What there is more of than before."""
-    found = []
+def compare(before: dict[str, int], after: dict[str, int]) -> list[str]:
+    """Return what has grown beyond what is allowed."""
+    problems = []
     for name, count in after.items():
-        most = (
-            0 if name.startswith("mcp_") else before[name]
-        )  # of sessions, streams and requests none may be left
-        most += MORE_MEMORY if name == "memory" else MORE.get(name, 0)
-        if count > most:
-            found.append(
-                f"{name}: {before[name]:,} before, {count:,} after, at most {most:,} are allowed"
+        allowed = before[name] + ALLOWED_GROWTH.get(name, 0)
+        # No sessions, streams or requests may be left.
+        if name.startswith("mcp_"):
+            allowed = 0
+        if count > allowed:
+            problems.append(
+                f"{name}: {before[name]:,} before, {count:,} after, "
+                f"at most {allowed:,} are allowed"
             )
-    return found
+    return problems
 
 
-async def soaked(seconds: float, seed: int = 1) -> list[str]:
-    """Everything; what is wrong."""
-    http_wire.PATIENCE = PATIENCE
+async def run_soak(seconds: float, seed: int = 1) -> list[str]:
+    """Warm up, run the load, and return all problems."""
+    http_wire.PATIENCE = TIMEOUT
     with tempfile.TemporaryDirectory() as temporary:
         async with serving(temporary, seed) as (soak, stdio):
-            warming = min(max(seconds * 0.2, 3), 60)
-            print(f"to warm up: {warming:.0f} s", flush=True)
-            await under_load(soak, stdio, warming)
+            warm_up = min(max(seconds * 0.2, 3), 60)
+            print(f"warm-up: {warm_up:.0f} s", flush=True)
+            await under_load(soak, stdio, warm_up)
             await trio.sleep(IDLE)
-            for _ in range(
-                2
-            ):  # what the first look has used for the first time, the second one finds
-                before = await soak.holds()
-            begun = time.monotonic()
+            # The first measurement itself creates objects, which the second one counts.
+            await soak.measure()
+            before = await soak.measure()
+            started = time.monotonic()
             await under_load(soak, stdio, seconds)
-            took = time.monotonic() - begun
-            after = await soak.holds_at_last(before)
+            took = time.monotonic() - started
+            after = await soak.measure_when_settled(before)
         files = sorted(os.listdir(temporary))
-    loud = [line.decode(errors="replace") for line in soak.log if LOUD.search(line)]
+    loud = [
+        line.decode(errors="replace") for line in soak.log if ABOVE_WARNING.search(line)
+    ]
     print(
-        f"{soak.asked:,} requests, {soak.done.total():,} clients, in {took:.0f} s after warming up"
+        f"{soak.asked:,} requests, {soak.done.total():,} clients, "
+        f"in {took:.0f} s after the warm-up"
     )
-    print(
-        "  "
-        + ", ".join(f"{name} {count:,}" for name, count in sorted(soak.done.items()))
-    )
+    clients = [f"{name} {count:,}" for name, count in sorted(soak.done.items())]
+    print(f"  {', '.join(clients)}")
     for name, count in before.items():
         print(f"  {name:>24}: {count:>12,} before, {after[name]:>12,} after")
     print(
-        f"  {'temporary files':>24}: {len(files)}; lines of log: {len(soak.log)}, above a warning: {len(loud)}"
+        f"  {'temporary files':>24}: {len(files)}; "
+        f"lines of log: {len(soak.log)}, above a warning: {len(loud)}"
     )
     if soak.owed and not soak.failures:
-        soak.failures.append(f"{soak.owed} requests that were owed an answer had none")
+        soak.failures.append(f"{soak.owed} replies are missing")
     for line, count in Counter(
         re.sub(rb"[0-9a-f]{8}|\d+", b"N", line) for line in soak.log
     ).most_common(5):
         print(f"    {count} of {line.decode(errors='replace')[:120]}")
-    problems = compared(before, after) + soak.failures[:20] + loud[:20]
-    return problems + [f"temporary files are left: {files}"] * bool(files)
+    problems = compare(before, after) + soak.failures[:20] + loud[:20]
+    if files:
+        problems.append(f"temporary files are left: {files}")
+    return problems
 
 
 def main() -> int:
-    """The command."""
+    """Run the soak with the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    problems = trio.run(soaked, options.minutes * 60, options.seed)
+    problems = trio.run(run_soak, options.minutes * 60, options.seed)
     for problem in problems:
         print("WRONG:", problem)
-    return 1 if problems else 0
+    return int(bool(problems))

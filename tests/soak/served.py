@@ -9,7 +9,7 @@ import trio
 from mcp_trio import Context, Server
 from mcp_trio.transports.http.sessions import Sessions
 
-# Seconds, so that what clients leave behind is gone soon after them.
+# Short, so that sessions expire soon after their clients have left.
 Sessions.idle_timeout = 10.0
 server = Server("soaked", grace=2)
 
@@ -38,7 +38,7 @@ async def wait(seconds: float) -> str:
 
 @server.tool
 async def steps(ctx: Context, count: int, seconds: float = 0) -> str:
-    """Says how far it is, so many times."""
+    """Report a number of steps."""
     for step in range(count):
         await ctx.progress(step, count)
         await trio.sleep(seconds)
@@ -47,7 +47,7 @@ async def steps(ctx: Context, count: int, seconds: float = 0) -> str:
 
 @server.tool
 async def held() -> dict[str, int]:
-    """What the process holds, looked at when all that can be freed is."""
+    """Return what the process holds, after collecting garbage."""
     gc.collect()
     living = trio.lowlevel.current_statistics().tasks_living
     return {

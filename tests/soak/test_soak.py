@@ -1,10 +1,10 @@
-"""Some seconds of the soak (`python -m tests.soak`), which runs for ten minutes by itself."""
+"""Some seconds of the soak test, which takes ten minutes as `python -m tests.soak`."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.soak.load import compared, soaked
+from tests.soak.load import compare, run_soak
 
 BEFORE = {
     "tasks": 10,
@@ -21,12 +21,12 @@ BEFORE = {
     not Path("/proc/self/statm").exists(),
     reason="needs /proc to see what a process holds",
 )
-async def test_clients_as_they_are_leave_nothing_behind() -> None:
-    assert await soaked(10) == []
+async def test_realistic_clients_leave_nothing_behind() -> None:
+    assert await run_soak(10) == []
 
 
 @pytest.mark.parametrize("name", BEFORE)
-def test_what_is_left_behind_is_reported(name: str) -> None:
-    assert compared(BEFORE, BEFORE) == []
-    (told,) = compared(BEFORE, {**BEFORE, name: BEFORE[name] + 9 * 2**20})
-    assert told.startswith(f"{name}: {BEFORE[name]:,} before")
+def test_growth_is_reported(name: str) -> None:
+    assert compare(BEFORE, BEFORE) == []
+    [problem] = compare(BEFORE, {**BEFORE, name: BEFORE[name] + 9 * 2**20})
+    assert problem.startswith(f"{name}: {BEFORE[name]:,} before")

@@ -8,6 +8,8 @@ import trio
 from mcp_trio.stores import bulletin
 from mcp_trio.stores.base import StoreUnavailable
 from mcp_trio.stores.bulletin import Bulletin
+from mcp_trio.stores.subscription import Inbox
+from tests.support.reachable import reachable
 from tests.support.shared_sites import SharedMemoryStore
 
 
@@ -35,9 +37,8 @@ def store() -> SharedMemoryStore:
 
 def note_gaps(store: SharedMemoryStore) -> None:
     """Let all subscribers know that they may have missed something."""
-    for inboxes in store._subscriptions.values():
-        for inbox in inboxes:
-            inbox.note_gap()
+    for inbox in reachable(store, Inbox):
+        inbox.note_gap()
 
 
 async def test_all_followers_receive_the_same_in_the_same_order(

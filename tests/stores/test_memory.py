@@ -12,6 +12,7 @@ from trio.testing import MockClock
 from mcp_trio.server.limits import read_rate
 from mcp_trio.stores.base import MOST_UNREAD, Store
 from mcp_trio.stores.memory import MemoryStore
+from tests.support.reachable import reachable
 from tests.support.store_contract import *  # noqa: F403 (the tests of every store)
 from tests.support.store_contract import Pace
 
@@ -34,7 +35,7 @@ def pace() -> Pace:
 
 
 async def without_waiting(doing: Awaitable[T]) -> T:
-    """Return what an awaitable returns, which must not wait for anything."""
+    """Return the result of an awaitable that must not wait."""
     with trio.CancelScope() as scope:
         scope.cancel()
         return await doing
@@ -54,10 +55,10 @@ async def test_records_never_wait(store: Store) -> None:
 async def test_expired_records_are_forgotten(autojump_clock: MockClock) -> None:
     store = MemoryStore()
     for number in range(100):
-        await store.write(f"{number}", b"", ttl=1)
+        await store.write(f"{number}", b"value of %d" % number, ttl=1)
     await trio.sleep(1)
-    await store.write("last", b"")
-    assert len(store._records) == 1
+    await store.write("last", b"the last value")
+    assert reachable(store, bytes) == [b"the last value"]
 
 
 async def test_a_subscriber_that_is_far_behind_is_told_that_it_missed_something(

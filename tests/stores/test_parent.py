@@ -40,8 +40,9 @@ async def store(path: str, nursery: trio.Nursery) -> AsyncIterator[Store]:
 
 @pytest.fixture
 def clock() -> MockClock:
-    # Both ends of the sockets are in this process, and what one end of a Unix socket sends
-    # can be received by the other at once. So nothing is under way when the clock jumps.
+    # Both ends of the sockets are in this process, and what one end of a Unix socket
+    # sends can be received by the other at once. So nothing is under way when the clock
+    # jumps.
     return MockClock(autojump_threshold=0)
 
 

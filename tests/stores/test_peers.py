@@ -10,6 +10,7 @@ from trio.testing import MockClock
 
 from mcp_trio.stores.peer_messages import AnyMessage, SessionEnded, StreamGrew
 from mcp_trio.stores.peers import LEASE, Identity, Peers, process_of
+from tests.support.reachable import reachable
 from tests.support.shared_sites import PartedStore, SharedMemoryStore
 
 
@@ -20,13 +21,13 @@ class Heard:
         self.messages: list[AnyMessage] = []
         self.lost: list[str] = []
 
-    def heard(self, message: AnyMessage) -> None:
+    def on_message(self, message: AnyMessage) -> None:
         self.messages.append(message)
 
-    def missed_messages(self) -> None:
+    def on_messages_missed(self) -> None:
         raise AssertionError("nothing was lost")
 
-    def lost_identity(self, identity: Identity) -> None:
+    def on_identity_lost(self, identity: Identity) -> None:
         self.lost.append(identity.id)
 
 
@@ -50,7 +51,7 @@ async def test_messages_reach_all_processes_or_one(autojump_clock: MockClock) ->
         await trio.sleep(1)
         assert at_a.messages == [to_all]
         assert sorted(map(repr, at_b.messages)) == sorted(map(repr, [to_all, to_b]))
-    assert not [log for log in store._logs if "nobody" in log]
+    assert [text for text in reachable(store, str) if "nobody" in text] == []
 
 
 async def test_a_process_that_lives_is_never_lost(autojump_clock: MockClock) -> None:

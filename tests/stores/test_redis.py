@@ -82,8 +82,8 @@ def pace() -> Pace:
         ("redis://a:99999", "Port"),
         ("redis://a/x", "not a number"),
         ("redis://a?db=1", "'db'"),
-        ("redis://a?prefix=", "must be one name"),
-        ("redis://a?prefix=b&prefix=c", "must be one name"),
+        ("redis://a?prefix=", "expected one prefix"),
+        ("redis://a?prefix=b&prefix=c", "expected one prefix"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused(url: str, problem: str) -> None:
@@ -132,7 +132,7 @@ async def test_a_process_takes_over_only_after_it_was_connected_for_a_whole_leas
         assert trio.current_time() - began > pace(15)
 
 
-# While Redis is away
+# While Redis is unavailable
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ async def test_a_store_outlives_its_redis(tmp_path: Path, pace: Pace) -> None:
                 while not store.is_available:
                     await trio.sleep(0.02)
             assert await store.read("a") == (b"1", version)
-            # The lease has expired, but nobody had a chance to renew it.
+            # The lease has expired, but its owner could not renew it.
             assert await store.acquire("lease", 0.3) is None
             await store.renew(lease, 0.3)
             with trio.fail_after(20):

@@ -19,6 +19,7 @@ from mcp_trio.transports.websocket import serve_websocket
 from tests.support.http_wire import (
     HEADERS,
     MODERN,
+    PATIENCE,
     Response,
     Signals,
     Site,
@@ -42,7 +43,7 @@ async def verify(token: str) -> Principal | None:
 
 
 def make_server(signals: Signals | None = None, **options: Any) -> Server:
-    """A server with tools for everybody, and one for admins between them."""
+    """Return a server with tools for everybody, and one for administrators."""
     signals = signals or Signals()
     server = Server("guarded", **options)
 
@@ -56,7 +57,7 @@ def make_server(signals: Signals | None = None, **options: Any) -> Server:
 
     @server.tool
     async def wait(context: Context) -> str:
-        """Says one thing, waits, ends."""
+        """Report a message, wait, and return."""
         try:
             await context.progress(1)
             signals.begun.set()
@@ -73,7 +74,7 @@ def make_server(signals: Signals | None = None, **options: Any) -> Server:
 
 
 class Bearer(Site):
-    """A site, and a client of it with a token. None is a client without a token."""
+    """A site, and a client of it with a token or without one."""
 
     def __init__(self, site: Site, token: str | None) -> None:
         super().__init__(site.server, site.port, site.stopping)
@@ -89,14 +90,17 @@ class Bearer(Site):
         return await super().send(method, path, {**self.own, **(headers or {})}, body)
 
     def by(self, token: str | None) -> "Bearer":
-        """The same site for another one."""
+        """Return the same site with another token."""
         return Bearer(self, token)
 
     @asynccontextmanager
     async def websocket(self) -> AsyncIterator[Any]:
-        """A WebSocket. Raises where the server refuses it."""
+        """Open a WebSocket. Raises if the server refuses it.
+
+        It must be closed within `PATIENCE` seconds.
+        """
         extra = [(name.encode(), value.encode()) for name, value in self.own.items()]
-        with ungrouped():
+        with ungrouped(), trio.fail_after(PATIENCE):
             async with self.wire() as wire, trio.open_nursery() as nursery:
                 yield await wrap_client_stream(
                     nursery,
@@ -110,7 +114,7 @@ class Bearer(Site):
 
     @asynccontextmanager
     async def legacy(self) -> AsyncIterator["Legacy"]:
-        """A stream of HTTP+SSE, its session open."""
+        """Open an HTTP+SSE stream, and its session."""
         async with self.wire() as wire:
             await wire.send(
                 request("GET", "/sse", {**self.own, "Accept": "text/event-stream"})
@@ -128,7 +132,7 @@ class Bearer(Site):
 
 
 class Legacy:
-    """A stream of HTTP+SSE, and where its messages are posted to."""
+    """An HTTP+SSE stream, and the path for its messages."""
 
     def __init__(
         self, there: Bearer, wire: Wire, parser: EventParser, path: str
@@ -136,7 +140,7 @@ class Legacy:
         self.there, self.wire, self.parser, self.path = there, wire, parser, path
 
     async def post(self, body: Any, token: str | None = None) -> int:
-        """Post a message, also in another's name; the status."""
+        """Post a message, and return the status. It may be sent with another token."""
         by = self.there.by(token) if token else self.there
         return (
             await by.send("POST", self.path, HEADERS, json.dumps(body).encode())
@@ -155,7 +159,7 @@ async def guarded(
     upgrades_only: bool = False,
     **options: Any,
 ) -> AsyncIterator[Bearer]:
-    """A guarded server on loopback, reached with a token."""
+    """Run a server on loopback that requires a token."""
     server = server or make_server(access=Access(verify))
     stopping = trio.Event()
     given: dict[str, Any] = {"settings": HttpSettings(**options)}
@@ -175,7 +179,7 @@ def calling(tool: str, id: Any = 1, **arguments: Any) -> dict[str, Any]:
 
 
 def modern(body: dict[str, Any]) -> dict[str, Any]:
-    """A request as the revision without sessions has it."""
+    """Return a request of the revision without sessions."""
     return {
         **body,
         "params": {

@@ -34,7 +34,10 @@ VENDOR = "io.modelcontextprotocol/"
 
 
 def spoken(server: Server, revision: str) -> str:
-    """The revision that such a client will get: its own, or where the server lacks it, the newest that opens."""
+    """Return the revision that the server agrees to.
+
+    This is the client's, or if the server lacks it, the newest with `initialize`.
+    """
     return (
         revision
         if revision in server.revisions.names
@@ -55,7 +58,7 @@ class Judge:
         try:
             self._oracle.sent_by_client(json.loads(message))
         except (ValueError, RecursionError):
-            pass  # not JSON, so no reply can be matched to it by an id
+            pass  # it is not JSON, so its reply has no id
 
     def received(self, message: bytes) -> None:
         if self._oracle is not None:
@@ -157,14 +160,14 @@ class RawClient:
         self._come: list[Any] = []
 
     def send(self, *messages: bytes | Json | list[Any]) -> None:
-        """Send messages, given as bytes or as JSON values, so that they arrive together."""
+        """Send messages, given as bytes or as JSON values, in one go."""
         for message in messages:
             self._wire.send(
                 message if isinstance(message, bytes) else json.dumps(message).encode()
             )
 
     def send_too_large(self) -> None:
-        """Have the server's wire report a message that was too large to be taken."""
+        """Let the server's wire report a message that was too large."""
         self._wire.send(TOO_LARGE)
 
     async def receive_json(self) -> Any:
@@ -186,7 +189,7 @@ class RawClient:
         return [await self.receive_json() for _ in range(count)]
 
     async def quiet(self) -> list[Any]:
-        """Wait until all tasks are blocked, and return the messages received until then."""
+        """Wait until all tasks are blocked, and return what was received."""
         await trio.testing.wait_all_tasks_blocked()
         while self._line.has_come:
             self._take(await self._wire.receive())
@@ -219,7 +222,10 @@ class RawClient:
 
 @asynccontextmanager
 async def raw(server: Server, judged_by: str | None = None) -> AsyncIterator[RawClient]:
-    """Return a client that may send anything. `judged_by` names the oracle's revision."""
+    """Return a client that may send anything.
+
+    `judged_by` names the oracle's revision.
+    """
     line = Line()
     judge = Judge(judged_by)
     async with server.running(), trio.open_nursery() as nursery:
@@ -239,7 +245,7 @@ async def opened(server: Server, revision: str) -> AsyncIterator[RawClient]:
 
 
 def request(id: Any, method: str, params: Json | None = None) -> Json:
-    """A request as the opening revisions have it."""
+    """Return a request of a revision with sessions."""
     return {
         "jsonrpc": "2.0",
         "id": id,
@@ -269,7 +275,10 @@ def initialize(
 
 
 def modern(id: Any, method: str, params: Json | None = None, **meta: Any) -> Json:
-    """A request of the newest revision; `meta` are its own keys, without the vendor's prefix; None leaves one out."""
+    """Return a request of the newest revision.
+
+    `meta` are keys without the vendor's prefix. None leaves a key out.
+    """
     declared = {"protocolVersion": NEWEST, "clientCapabilities": {}, **meta}
     own = {VENDOR + key: value for key, value in declared.items() if value is not None}
     return request(
@@ -280,7 +289,7 @@ def modern(id: Any, method: str, params: Json | None = None, **meta: Any) -> Jso
 
 
 def asking(revision: str, id: Any, method: str, params: Json | None = None) -> Json:
-    """A request as the revision has it."""
+    """Return a request in the form of a revision."""
     return (
         request(id, method, params)
         if revision in OPENING
@@ -299,5 +308,5 @@ def cancelled(id: Any) -> Json:
 
 
 def ping(revision: str, id: Any = "ping") -> Json:
-    """The least that the revision can be asked, to see whether the server is there."""
+    """Return the simplest request of a revision."""
     return request(id, "ping") if revision in OPENING else modern(id, "server/discover")

@@ -129,7 +129,7 @@ def run(folder, *arguments, given=b"", **environment):
 
 @contextmanager
 def started(command, **options):
-    """A process, which is ended in the end."""
+    """Run a process, and end it afterwards."""
     process = subprocess.Popen(command, **options)
     try:
         yield process
@@ -142,7 +142,7 @@ def started(command, **options):
 
 
 def serving(folder, *arguments, **options):
-    """A server as a process, on pipes."""
+    """Run a server as a process, on pipes."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     defaults = {**pipes, "env": ENVIRONMENT}
     return started(command(*arguments), cwd=folder, **{**defaults, **options})
@@ -158,6 +158,6 @@ def hear(process):
 
 
 def begin(process, *messages):
-    """Send requests that wait, and return when they run."""
+    """Send requests that wait, and return when they are running."""
     tell(process, *messages, call("begun", "add", a=1))
     assert hear(process)["id"] == "begun"

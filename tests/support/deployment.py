@@ -1,4 +1,4 @@
-"""Servers, proxies and databases as processes of their own, on free ports of this machine."""
+"""Servers, proxies and databases, each as a process on a free port."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support.paths import PROJECT
+from tests.support.ports import free_port
 
 PATIENCE = 20
 TEMPORARY = "".join(
@@ -27,13 +28,8 @@ HEAD = (
 )
 
 
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        return int(free.getsockname()[1])
-
-
 def wait_for_port(port: int, process: subprocess.Popen[str]) -> None:
-    """Return when something listens on a port."""
+    """Wait until a process listens on a port."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         assert process.poll() is None, f"{process.args!r} has ended"
@@ -62,7 +58,7 @@ def running_server(
     environment: Mapping[str, str] | None = None,
     prefix: Sequence[str] = (),
 ) -> Iterator[int]:
-    """The port of `mcp-trio run` with these arguments."""
+    """Run `mcp-trio run` with these arguments. Yields its port."""
     command = [*prefix, sys.executable, "-m", "mcp_trio", "run", *arguments]
     process = subprocess.Popen(
         [*command, "--http", "0"],
@@ -85,7 +81,7 @@ def running_server(
 
 @contextmanager
 def running_nginx(folder: Path, config: str, port: int) -> Iterator[None]:
-    """An nginx with this configuration, which listens on `port`."""
+    """Run nginx with this configuration, which listens on `port`."""
     if shutil.which("nginx") is None:
         pytest.skip("nginx is not installed")
     file = folder / "nginx.conf"
@@ -99,7 +95,7 @@ def running_nginx(folder: Path, config: str, port: int) -> Iterator[None]:
 
 
 def nginx_of(page: str, name: str, ports: Sequence[int]) -> str:
-    """The nginx configuration that a page prints, for servers on these ports."""
+    """Return the nginx configuration on a page, for servers on these ports."""
     text = (PROJECT / "docs" / page).read_text(encoding="utf-8")
     (config,) = re.findall(
         rf"^```nginx\n(# {re.escape(name)}\n.*?)^```$", text, re.MULTILINE | re.DOTALL
@@ -114,11 +110,11 @@ def nginx_of(page: str, name: str, ports: Sequence[int]) -> str:
 def balanced(folder: Path, ports: Sequence[int]) -> Iterator[str]:
     """Run an nginx before two servers, and return its URL.
 
-    It is set up as docs/deploying.md says, without TLS and without the line that keeps
+    It is set up as docs/deployment.md says, without TLS and without the line that keeps
     a client with one server.
     """
     port = free_port()
-    text = nginx_of("deploying.md", "balanced.conf", ports)
+    text = nginx_of("deployment.md", "balanced.conf", ports)
     text = re.sub(r"(?m)^ *(hash|ssl_certificate|server_name).*\n", "", text)
     text = text.replace("443 ssl", f"127.0.0.1:{port}")
     with running_nginx(folder, text, port):
@@ -126,7 +122,7 @@ def balanced(folder: Path, ports: Sequence[int]) -> Iterator[str]:
 
 
 def with_certificate(config: str, folder: Path, port: int) -> str:
-    """The same configuration, with a certificate for this machine, on a port."""
+    """Return the configuration for a port, with a certificate for this machine."""
     certificate = folder / "certificate.pem"
     make_certificate(certificate, folder / "key.pem")
     config = config.replace("listen 443 ssl;", f"listen 127.0.0.1:{port} ssl;")

@@ -9,17 +9,18 @@ T = TypeVar("T")
 # How many times larger the large input is than the small one.
 RATIO = 8
 ROUNDS = 3
-# Seconds in which anything may end. Below this, other effects matter more than the size.
+# Seconds that any action may take: for so short times, the size matters little.
 NEGLIGIBLE = 0.01
 
 
 def assert_linear(
     act: Callable[[T], object], make: Callable[[int], T], size: int
 ) -> None:
-    """Fail if an action on `make(size)` takes far longer than eight times `make(size / 8)`.
+    """Fail if an action on `make(size)` takes far more than eight times `make(size / 8)`.
 
-    Quadratic time would be 64 times. Only the time in which this thread runs is counted,
-    and of several rounds the shortest, so other programs do not affect the result.
+    Quadratic time would be 64 times. Only the time in which this thread runs is
+    counted, and of several rounds the shortest, so other programs do not affect the
+    result.
     """
     small = _shortest(act, make(size // RATIO))
     large = _shortest(act, make(size))
@@ -27,7 +28,7 @@ def assert_linear(
 
 
 def _shortest(act: Callable[[T], object], given: T) -> float:
-    """Return the seconds that the quickest of several rounds takes."""
+    """Return the shortest time of several rounds."""
     seconds = []
     for _ in range(ROUNDS):
         started = time.thread_time()

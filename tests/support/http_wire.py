@@ -84,7 +84,7 @@ class Wire:
         return self._bytes
 
     def comes(self, start: bytes) -> bool:
-        """Return whether the bytes that were received and not used yet begin like this."""
+        """Return whether the next received bytes begin like this."""
         return self._bytes.startswith(start)
 
     async def ended(self) -> bool:

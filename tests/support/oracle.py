@@ -1,16 +1,4 @@
-"""Judges every message that an MCP server sends by the official JSON Schemas, and stricter than they do.
-
-The schemas leave almost every object open. A revision's server must not send what the revision does not name, so the
-oracle also walks the schema beside the message and reports each key that no part of the schema names there. Free-form
-places stay free: what the schema leaves without names (`structuredContent`, `toolResult`, `data`, the values of
-`experimental` and `extensions`), the contents of `_meta`, and the bodies of `inputSchema` and `outputSchema`.
-
-The schemas are in `data/schema`: the official ones without their prose, see `data/derive.py`.
-
-    oracle = Oracle("2025-06-18")
-    oracle.sent_by_client({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
-    assert oracle.check(reply) == []
-"""
+"""Checks every message of an MCP server by the official JSON Schemas, and stricter."""
 
 from __future__ import annotations
 
@@ -56,8 +44,8 @@ TASK_RESULTS = {
 }
 TASK_NOTIFICATION = "notifications/tasks"
 
-# The schema of the skills extension, and the results of its methods. In sessions they have
-# what every result has there.
+# The schema of the skills extension, and the results of its methods. In sessions they
+# have what every result has there.
 SKILLS = "skills"
 SKILL_RESULTS = {
     "skills/list": "ListSkillsResult",
@@ -65,8 +53,8 @@ SKILL_RESULTS = {
     "resources/directory/read": "ReadResourceDirectoryResult",
 }
 
-# The schema of the apps extension, and where results have a part of it: the result's list,
-# and the definition of `_meta.ui` in its items.
+# The schema of the apps extension, and where results have a part of it: the result's
+# list, and the definition of `_meta.ui` in its items.
 APPS = "apps"
 APP_PARTS = {
     "tools": "McpUiToolMeta",
@@ -82,7 +70,8 @@ FREE_BODIES = frozenset({"inputSchema", "outputSchema"})
 CHOICES = frozenset({"anyOf", "oneOf"})
 
 AMENDMENTS: dict[str, dict[str, Schema]] = {
-    # The specification's pages show these on resource contents; the schemas of the two revisions forgot them.
+    # The specification's pages have these keys in resource contents, but the schemas of
+    # the two revisions lack them.
     "2025-06-18": {
         "TextResourceContents": {"title": {"type": "string"}},
         "BlobResourceContents": {"title": {"type": "string"}},
@@ -93,15 +82,15 @@ AMENDMENTS: dict[str, dict[str, Schema]] = {
     },
 }
 ANY_JSON = frozenset({"JSONValue"})
-"""Any JSON value. (The generated schema of 2026-07-28 lost null and fractions here, and it refers to itself.)"""
+"""Any JSON value. In 2026-07-28 this definition is recursive and lacks null and fractions."""
 
 
-# Reading a schema: every $ref is replaced by what it names, which keeps the definition's name as $comment
+# Reading a schema: each $ref becomes its definition, whose name becomes $comment
 
 
 @cache
 def raw_definitions(revision: str) -> dict[str, Schema]:
-    """The definitions of one revision as they are published, with the oracle's amendments."""
+    """Return the published definitions of a revision, with the oracle's amendments."""
     path = DATA / "schema" / f"{revision}.json"
     if revision in EXTENSIONS:
         path = DATA / "extensions" / f"{revision}.schema.json"
@@ -114,7 +103,7 @@ def raw_definitions(revision: str) -> dict[str, Schema]:
 
 @cache
 def definition(revision: str, name: str) -> Schema:
-    """One definition with its references resolved."""
+    """Return a definition with its references resolved."""
     if name in ANY_JSON:
         return {}
     return {**resolve(raw_definitions(revision)[name], revision), "$comment": name}
@@ -132,7 +121,10 @@ def resolve(schema: Any, revision: str) -> Any:
 
 @cache
 def methods(revision: str, union: str) -> dict[str, str]:
-    """Method -> name of its definition, for the members of ServerNotification, ServerRequest or ClientRequest."""
+    """Return method -> name of its definition, for the members of a union.
+
+    Unions are ServerNotification, ServerRequest and ClientRequest.
+    """
     definitions = raw_definitions(revision)
     if union not in definitions:
         return {}
@@ -144,7 +136,7 @@ def methods(revision: str, union: str) -> dict[str, str]:
 
 @cache
 def error_definitions(revision: str) -> dict[int, str]:
-    """Code -> name of the definition of the whole error message, for the codes that have one."""
+    """Return code -> name of the definition of the whole error message."""
     found = {}
     for name, schema in raw_definitions(revision).items():
         for part in schema.get("properties", {}).get("error", {}).get("allOf", ()):
@@ -162,7 +154,7 @@ def first_defined(revision: str, *names: str) -> str:
 
 @cache
 def response_schema(revision: str, result: str) -> Schema:
-    """The response envelope around one definition of a result."""
+    """Return the schema of a response whose result has this definition."""
     envelope = definition(
         revision, first_defined(revision, "JSONRPCResultResponse", "JSONRPCResponse")
     )
@@ -181,18 +173,21 @@ def error_schema(revision: str, code: int | None) -> Schema:
 
 @cache
 def method_schema(revision: str, envelope: str, name: str) -> Schema:
-    """A request or notification. The older definitions lack `jsonrpc` and `id`: there the envelope's stand beside."""
+    """Return the schema of a request or notification.
+
+    Older definitions lack `jsonrpc` and `id`, which the envelope adds.
+    """
     own = definition(revision, name)
     if "jsonrpc" in own["properties"]:
         return own
     return {"allOf": [own, {**definition(revision, envelope), "$comment": name}]}
 
 
-# Judging an instance by a schema
+# Validating an instance
 
 
 def judge(revision: str, name: str, instance: Any) -> list[str]:
-    """What is wrong with an instance of one named definition: nothing, or a line for each problem."""
+    """Return the problems of an instance of a definition, one per line."""
     return problems(revision, definition(revision, name), instance)
 
 
@@ -219,7 +214,7 @@ def validator(revision: str, schema: Schema) -> Any:
 
 @cache
 def dialect(revision: str) -> Any:
-    """The validator class: the first four revisions are written in draft 7, the later ones in 2020-12."""
+    """Return the validator: draft 7 for the first four revisions, else 2020-12."""
     return (
         jsonschema.Draft7Validator
         if revision in REVISIONS[:4]
@@ -234,7 +229,10 @@ def step(key: str | int) -> str:
 
 
 def explain(error: Any, revision: str) -> list[str]:
-    """A validation error as lines that say where; of a choice, only what concerns the branch that was meant."""
+    """Return the lines that describe a validation error, and its place.
+
+    Of a union, only the errors of the intended branch are described.
+    """
     if error.validator in CHOICES:
         return explain_choice(error, revision)
     where = "$" + "".join(map(step, error.absolute_path))
@@ -263,15 +261,21 @@ def explain_choice(error: Any, revision: str) -> list[str]:
 
 
 def wrong_tag(error: Any, branches: list[Schema], revision: str) -> str:
-    """The line for a union whose tag (`type`, `mode`, `method`) names no branch: an audio content in 2024-11-05."""
+    """Return the line for a tag that names no branch of a union.
+
+    Tags are `type`, `mode` and `method`. For example, 2024-11-05 has no audio content.
+    """
     where = "$" + "".join(map(step, error.absolute_path))
     for tag in ("type", "mode", "method"):
         known = sorted(
             {tags(branch)[tag] for branch in branches if tag in tags(branch)}
         )
         if known and isinstance(error.instance, dict):
-            return f"{where}.{tag}: {error.instance.get(tag)!r} is not named by {revision} (only {', '.join(known)})"
-    return f"{where}: {type(error.instance).__name__} fits no branch of the schema ({revision})"
+            value = error.instance.get(tag)
+            names = ", ".join(known)
+            return f"{where}.{tag}: {value!r} is not named by {revision} (only {names})"
+    kind = type(error.instance).__name__
+    return f"{where}: {kind} fits no branch of the schema ({revision})"
 
 
 def tags(branch: Schema) -> dict[str, Any]:
@@ -283,7 +287,7 @@ def tags(branch: Schema) -> dict[str, Any]:
 
 
 def is_meant(branch: Schema, value: Any) -> bool:
-    """Whether the branch is of the value's kind and none of the tags which the value carries contradicts it."""
+    """Return whether a branch has the value's type and does not contradict its tags."""
     if not isinstance(value, dict):
         return "properties" not in branch
     if branch.get("type", "object") != "object":
@@ -291,17 +295,20 @@ def is_meant(branch: Schema, value: Any) -> bool:
     return all(value.get(key, const) == const for key, const in tags(branch).items())
 
 
-# The walk: keys that no part of the schema names
+# Keys that no part of the schema names
 
 
 def parts(schema: Schema, value: Any, revision: str) -> Iterator[Schema]:
-    """The schema and, within it, all that applies to this value: each of allOf, the fitting branches of anyOf."""
+    """Return the schema, and all schemas in it that apply to this value.
+
+    These are each schema in allOf, and the matching branches of anyOf.
+    """
     yield schema
     applying = list(schema.get("allOf", ()))
     for choice in schema.keys() & CHOICES:
-        applying += fitting(schema[choice], value, revision) or [
-            {}
-        ]  # no branch: the validation says so already
+        branches = fitting(schema[choice], value, revision)
+        # If no branch matches, the validation has already reported it.
+        applying += branches or [{}]
     for part in applying:
         yield from parts(part, value, revision)
 
@@ -318,7 +325,7 @@ def fitting(branches: Iterable[Schema], value: Any, revision: str) -> list[Schem
 def unnamed(
     value: Any, schemas: Iterable[Schema], where: str, revision: str, owner: str
 ) -> Iterator[str]:
-    """Every key in the value, however deep, that none of the schemas which apply together names."""
+    """Return every key in the value, at any depth, that no applicable schema names."""
     if not isinstance(value, dict | list):
         return
     applying = [part for schema in schemas for part in parts(schema, value, revision)]
@@ -348,7 +355,7 @@ def unnamed_in_object(
 
 
 def named(part: Schema, key: str) -> list[Schema]:
-    """The schema that this part has for the key: its own, or that of a map whose values are described."""
+    """Return the schemas that this part has for a key."""
     if key in part.get("properties", {}):
         return [part["properties"][key]]
     described = part.get("additionalProperties")
@@ -356,7 +363,10 @@ def named(part: Schema, key: str) -> list[Schema]:
 
 
 def leaves_unnamed(part: Schema) -> bool:
-    """Whether the part names no key on purpose. `additionalProperties: {}` beside names does not free the rest."""
+    """Return whether the part allows unnamed keys.
+
+    If it also names keys, `additionalProperties: {}` does not allow others.
+    """
     if part.get("properties") or part.keys() & {"allOf", *CHOICES}:
         return False
     return part.get("additionalProperties", "properties" not in part) in ({}, True)
@@ -366,12 +376,12 @@ def leaves_unnamed(part: Schema) -> bool:
 
 
 def is_task(result: Any) -> bool:
-    """Whether a result says that a task was created."""
+    """Return whether a result is a task that was created."""
     return isinstance(result, dict) and result.get("resultType") == "task"
 
 
 def without_extensions(message: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The message without what extensions may add anywhere; and what is wrong with that.
+    """Return the message without what extensions may add, and the problems in that.
 
     A server names its extensions to clients that named theirs, in every revision. An
     acknowledged subscription has the filters of extensions.
@@ -396,7 +406,7 @@ def without_extensions(message: dict[str, Any]) -> tuple[dict[str, Any], list[st
 
 
 def problems_of_apps(result: Any) -> list[str]:
-    """What is wrong with what a result says about pages of apps."""
+    """Return the problems in a result that describes pages of apps."""
     found = []
     for key, name in APP_PARTS.items():
         items = result.get(key) if isinstance(result, dict) else None
@@ -412,18 +422,18 @@ def problems_of_apps(result: Any) -> list[str]:
     return found
 
 
-# Judging a conversation
+# Checking a conversation
 
 
 class Oracle:
-    """Judges the messages of one server to one client, in one revision."""
+    """Checks the messages of one server to one client, in one revision."""
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
         self._asked: dict[str | int, list[Any]] = {}
 
     def sent_by_client(self, message: Any) -> None:
-        """Remember what the client asked, so that the response can be judged by the method. Takes batches too."""
+        """Remember the requests of a message or batch, to check their responses."""
         for one in message if isinstance(message, list) else [message]:
             if not isinstance(one, dict) or "result" in one or "error" in one:
                 continue
@@ -431,12 +441,10 @@ class Oracle:
                 self._asked.setdefault(one["id"], []).append(one.get("method"))
 
     def check(self, message: Any) -> list[str]:
-        """What is wrong with one message that the server sent; an empty list where all is well."""
-        return (
-            self._check_batch(message)
-            if isinstance(message, list)
-            else self._check_one(message)
-        )
+        """Return the problems of a message that the server sent."""
+        if isinstance(message, list):
+            return self._check_batch(message)
+        return self._check_one(message)
 
     def _check_batch(self, batch: list[Any]) -> list[str]:
         if self.revision not in BATCH_REVISIONS:
@@ -450,13 +458,14 @@ class Oracle:
         ]
         if len({"method" in one for one in batch if isinstance(one, dict)}) > 1:
             found.append(
-                f"$: responses share a batch with requests or notifications ({self.revision})"
+                "$: responses share a batch with requests or notifications "
+                f"({self.revision})"
             )
         return found
 
     def _check_one(self, message: Any) -> list[str]:
         if not isinstance(message, dict):
-            return [f"$: {type(message).__name__} is no JSON-RPC message"]
+            return [f"$: {type(message).__name__} is not a JSON-RPC message"]
         if "method" in message:
             return self._check_method(message)
         if "error" in message:
@@ -483,7 +492,7 @@ class Oracle:
         )
 
     def _check_task(self, message: dict[str, Any], name: str, key: str) -> list[str]:
-        """Judge a message of the tasks extension, and the result in it by the tool's."""
+        """Check a message of the tasks extension, and the result in it."""
         if key == "params":
             found = problems(TASKS, definition(TASKS, name), message)
         else:
@@ -494,7 +503,7 @@ class Oracle:
         return found
 
     def _check_skills(self, name: str, result: Any) -> list[str]:
-        """Judge a result of the skills extension, and the resources in it."""
+        """Check a result of the skills extension, and the resources in it."""
         if self.revision not in TASKS_REVISIONS:
             name += "InSession"
         found = problems(SKILLS, definition(SKILLS, name), result)
@@ -518,7 +527,8 @@ class Oracle:
         name = self._result_name(method, message["result"])
         if name is None:
             return [
-                f"$.result: a result for {method!r}, which {self.revision} does not have"
+                f"$.result: a result for {method!r}, "
+                f"which {self.revision} does not have"
             ]
         found += problems(self.revision, response_schema(self.revision, name), message)
         return found + self._check_result_type(name, message["result"])
@@ -547,19 +557,15 @@ class Oracle:
             return []
         if name == "InputRequiredResult":
             asks = "inputRequests" in result or "requestState" in result
-            return (
-                []
-                if asks
-                else [
-                    "$.result: input_required with neither inputRequests nor requestState"
-                ]
-            )
-        wanted = result.get("resultType", "complete")
-        return (
-            []
-            if wanted == "complete"
-            else [f"$.result.resultType: {wanted!r} is not open to {name}"]
-        )
+            if asks:
+                return []
+            return [
+                "$.result: input_required with neither inputRequests nor requestState"
+            ]
+        result_type = result.get("resultType", "complete")
+        if result_type == "complete":
+            return []
+        return [f"$.result.resultType: {result_type!r} is not open to {name}"]
 
     def _check_error(self, message: dict[str, Any]) -> list[str]:
         error = message["error"] if isinstance(message["error"], dict) else {}
@@ -581,21 +587,25 @@ class Oracle:
     def _check_invalid_params(
         self, code: int | None, error: dict[str, Any]
     ) -> list[str]:
-        """2024-10-07 says `Invalid params` and gives the reason in the data."""
+        """In 2024-10-07 the message is `Invalid params`. The data has the reason."""
         if self.revision != "2024-10-07" or code != -32602:
             return []
         data = error.get("data")
         found = []
         if error.get("message") != "Invalid params":
             found.append(
-                f"$.error.message: {error.get('message')!r}, wanted 'Invalid params' (2024-10-07)"
+                f"$.error.message: expected 'Invalid params', "
+                f"got {error.get('message')!r} (2024-10-07)"
             )
         if not isinstance(data, dict) or not isinstance(data.get("reason"), str):
-            found.append("$.error.data.reason: a string is wanted (2024-10-07)")
+            found.append("$.error.data.reason: expected a string (2024-10-07)")
         return found
 
     def _answered(self, request_id: Any) -> tuple[Any, list[str]]:
-        """The method that the id stands for, which is then answered; or a problem."""
+        """Return the method of the request with this id, or a problem.
+
+        The request counts as answered after that.
+        """
         asked = (
             self._asked.get(request_id) if isinstance(request_id, str | int) else None
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from http.client import HTTPConnection
 from typing import Any
 
 from tests.support.command_line import ENVIRONMENT
+from tests.support.ports import free_port
 
 VENDOR = "io.modelcontextprotocol/"
 NEWEST = "2026-07-28"
@@ -24,13 +24,6 @@ META = {
         "extensions": {f"{VENDOR}tasks": {}},
     },
 }
-
-
-def free_port() -> int:
-    """Return a port on which nobody listens now."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 def http_get(port: int, path: str) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""A real Redis server for tests: on a free port, with a password, and ended for sure."""
+"""A real Redis server for tests, on a free port, with a password."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
+
 # With characters that have to be encoded in a URL.
 PASSWORD = "a/b:c@d"
 ENCODED_PASSWORD = "a%2Fb%3Ac%40d"
 
 
 REDIS = "redis-server"
-# Programs that speak the same protocol, of which those that are installed are tested.
+# Programs with the same protocol. Those that are installed are tested.
 PROGRAMS = [REDIS, "valkey-server"]
 
 
@@ -39,8 +41,7 @@ class RedisServer:
         self._program = program
         self._tls = tls
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
 
     def url(self, prefix: str = "mcp_trio") -> str:
         """Return the URL of the store in this Redis."""
@@ -103,7 +104,7 @@ class RedisServer:
         return context.wrap_socket(stream, server_hostname="localhost")
 
     def command(self, *words: str) -> bytes:
-        """Run a command, and return the first line of what Redis says."""
+        """Run a command, and return the first line of its reply."""
         parts = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
         with self._connect() as stream:
             stream.sendall(f"AUTH {PASSWORD}\r\n*{len(words)}\r\n{parts}".encode())
@@ -127,7 +128,7 @@ class RedisServer:
 
 
 def installed_programs() -> list[str]:
-    """Return the programs to test; Redis also if there is none, to say so."""
+    """Return the installed programs, or Redis, whose tests are then skipped."""
     return [name for name in PROGRAMS if shutil.which(name)] or [REDIS]
 
 
@@ -135,7 +136,7 @@ def installed_programs() -> list[str]:
 def running_redis(
     folder: Path, program: str = REDIS, tls: tuple[Path, Path] | None = None
 ) -> Iterator[RedisServer]:
-    """Run a Redis for as long as this is entered."""
+    """Run a Redis until the block ends."""
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed")
     server = RedisServer(folder, program, tls)

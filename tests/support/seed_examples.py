@@ -1,4 +1,4 @@
-"""The JSON examples of the five seed documents, from `data/seeds`; see `data/derive.py`.
+"""The JSON examples of the seed documents, from `data/seeds` (see `data/derive.py`).
 
     number  document
     0       2025-06-18
@@ -7,7 +7,8 @@
     3       2024-11-05
     4       the "pocket" profile on 2025-06-18
 
-Every example is given as it stands, in order. Placeholders in strings (`"<tool-name>"`) stay.
+The examples are unchanged, and in order. Placeholders in strings (`"<tool-name>"`)
+stay.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two processes of one server, as two servers in this one that share a store in memory."""
+"""Two processes of one server, simulated by two servers with one store in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.http_wire import (
 
 
 class SharedMemoryStore(MemoryStore):
-    """A store in memory that counts as one that several processes share."""
+    """A store in memory that claims to be shared by several processes."""
 
     is_shared = True
 
@@ -90,7 +90,7 @@ async def two_sites(
 
 
 class Killable:
-    """A process that can end at once, without a farewell."""
+    """A process that can end at once, without cleaning up."""
 
     def __init__(self) -> None:
         self._scope = trio.CancelScope()
@@ -114,7 +114,7 @@ class Killable:
 
     async def kill(self) -> None:
         """End it, and wait until it has ended."""
-        # Not even what is canceled writes anything.
+        # Not even tasks that are canceled write anything.
         self._store.is_cut_off = True
         self._scope.cancel()
         await self._ended.wait()
@@ -142,7 +142,7 @@ class Events:
         return bool(self._messages)
 
     async def primed(self) -> str:
-        """Return the id of the latest event, as soon as there is one."""
+        """Wait for the first event, and return the id of the latest one."""
         while not self.ids:
             assert await self._more(), "the stream ended"
         return self.ids[-1]
@@ -212,7 +212,7 @@ async def calling(
 async def posting(
     there: Site, session: dict[str, str], body: Any, patience: float = PATIENCE
 ) -> AsyncIterator[Events]:
-    """Post what is answered with a stream."""
+    """Post a request whose response is a stream."""
     data = json.dumps(body).encode()
     async with there.wire() as wire:
         wire.patience = patience
@@ -225,7 +225,7 @@ async def posting(
 
 @asynccontextmanager
 async def listening(there: Site, wanted: Any) -> AsyncIterator[Events]:
-    """Open a `subscriptions/listen` of the newest revision, which is acknowledged."""
+    """Open a `subscriptions/listen` of the newest revision."""
     params = {"notifications": wanted, "_meta": MODERN}
     body = message("subscriptions/listen", params)
     async with there.wire() as wire:
@@ -239,7 +239,7 @@ async def listening(there: Site, wanted: Any) -> AsyncIterator[Events]:
 
 
 async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait until something is so that nothing announces."""
+    """Wait for a condition that is not announced."""
     with trio.fail_after(seconds):
         while not condition():
             await trio.sleep(0.01)

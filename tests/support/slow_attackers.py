@@ -1,8 +1,9 @@
-"""Clients that hold up a server by taking their time: `python -m tests.support.slow_attackers PORT EACH`.
+"""Clients that slow a server down: `python -m tests.support.slow_attackers PORT EACH`.
 
-Three kinds, so many of each: one sends its head a byte at a time, one its body, one reads its responses so. Who is
-thrown out comes again. A line `on` or `off` on standard input begins and ends them all; each is answered by the number
-of connections that are held.
+There are three kinds, with EACH clients of every kind: one sends its head a byte at a
+time, one its body, and one reads its responses as slowly. A client that is disconnected
+reconnects. The lines `on` and `off` on standard input start and stop all clients. Each
+is answered by the number of open connections.
 """
 
 import json
@@ -15,11 +16,13 @@ import trio
 
 from tests.support.http_wire import MODERN, message, modern_headers, request
 
-PAUSE = 0.5  # seconds between two bytes
+# The seconds between two bytes.
+PAUSE = 0.5
 LIST = message("tools/list", {"_meta": MODERN})
 LISTING = request("POST", "/mcp", modern_headers(LIST), json.dumps(LIST).encode())
 ENDLESS = b"X-Slow: 1\r\n" * 1_000
-UNREAD = 40  # lists of tools: more than the system takes of what nobody reads
+# More lists of tools than fit into the buffers of a client that does not read.
+UNREAD = 40
 
 
 async def slow_header(stream: trio.SocketStream) -> None:

@@ -18,8 +18,8 @@ SMUGGLE = message(
 HIDDEN = request("POST", "/mcp", modern_headers(SMUGGLE), json.dumps(SMUGGLE).encode())
 CANARY = request("GET", "/healthz", {"Connection": "close"})
 CHUNK = b"%x\r\n%b\r\n" % (len(BODY), BODY)
-# What a case may be owed, in the words of `said`.
-REFUSED = ["refused"]  # and nothing after it
+# The replies that a case may get, as `said` names them. A refusal is the last reply.
+REFUSED = ["refused"]
 READ = ["list", "canary"]
 
 
@@ -29,7 +29,7 @@ def posted(
     start: bytes = b"POST /mcp HTTP/1.1",
     host: bytes = b"localhost",
 ) -> bytes:
-    """A request for the list of tools, with these lines for what says where it ends."""
+    """Return a request for the list of tools, with these framing headers."""
     known = [
         b"%b: %b" % (name.encode(), value.encode())
         for name, value in modern_headers(LIST).items()
@@ -53,7 +53,12 @@ END = b"0\r\n\r\n"
 
 
 class Case(NamedTuple):
-    """A stream; the section that says how it is read; what it is owed; where hypercorn is right otherwise, that."""
+    """A stream, and the replies that it must get.
+
+    `section` is the section of the specification that says how the stream is read.
+    `hypercorn` are its replies, if they differ and are also correct, and `why` says
+    why.
+    """
 
     data: bytes
     section: str
@@ -62,15 +67,15 @@ class Case(NamedTuple):
     why: str = ""
 
 
-EQUAL = "6.3: equal lengths may be taken as the one that they are"
-LF = "2.2: a line feed alone may be taken for the end of a line"
+EQUAL = "6.3: equal lengths may be read as a single one"
+LF = "2.2: a single line feed may be read as the end of a line"
 FOLD = "5.2: a fold may be replaced by a space"
-BLANK = "7.1.1: blanks behind a size change no size"
+BLANK = "7.1.1: blanks after a size do not change it"
 CARRIAGE = (
-    "2.2: a carriage return alone may be taken for a space, here in what is passed over"
+    "2.2: a single carriage return may be read as a space, here in an ignored part"
 )
 IGNORED = "7.1.2: a trailer may be ignored"
-EARLY = "9.6: what comes behind the last request may be answered before that is"
+EARLY = "9.6: bytes after the last request may be answered before it"
 
 CASES = {
     # Lengths
@@ -272,7 +277,7 @@ CASES = {
         READ,
         IGNORED,
     ),
-    "a trailer with what a guard looks at": Case(
+    "a trailer with headers that a guard checks": Case(
         chunked(
             CHUNK
             + b"0\r\nOrigin: https://evil.example\r\nMcp-Method: tools/call\r\n\r\n"
@@ -386,7 +391,7 @@ CASES = {
     ),
     "two spaces behind the method": Case(
         got(b"Host: localhost", start=b"GET  /healthz HTTP/1.1"),
-        "3: words may be told apart by white space",
+        "3: words may be separated by any white space",
         ["canary", "canary"],
         REFUSED,
         "3: one space is the rule",
@@ -407,7 +412,7 @@ CASES = {
         REFUSED,
         "2.2: it should be passed over, not must",
     ),
-    # Who is meant
+    # Host and target
     "no host": Case(got(b"X-A: 1"), "3.2"),
     "two hosts": Case(got(b"Host: localhost", b"Host: evil.example"), "3.2"),
     "two equal hosts": Case(got(b"Host: localhost", b"Host: localhost"), "3.2"),
@@ -422,7 +427,7 @@ CASES = {
         "3.2",
         ["421", "canary"],
     ),
-    "a host with a port that is none": Case(
+    "a host with an invalid port": Case(
         posted(LENGTH, body=BODY, host=b"localhost:x"), "3.2", ["421", "canary"]
     ),
     "an address with something behind it": Case(
@@ -457,7 +462,7 @@ CASES = {
         "3.2.1",
         ["404", "canary"],
     ),
-    # Bodies where there need not be one
+    # Bodies of GET, HEAD and OPTIONS
     "a request hidden in the body of GET": Case(
         got(b"Host: localhost", b"Content-Length: %d" % len(HIDDEN), body=HIDDEN),
         "6",

@@ -1,8 +1,8 @@
 """What every store does. The modules of the stores import these tests.
 
-Each defines the fixtures `store`, `clock` and `pace`. The clock is one that jumps, which
-pytest-trio then uses, or None for real time. The pace says how long a second of these
-tests is.
+Each defines the fixtures `store`, `clock` and `pace`. The clock is one that jumps,
+which pytest-trio then uses, or None for real time. The pace says how long a second of
+these tests is.
 """
 
 from __future__ import annotations

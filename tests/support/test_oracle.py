@@ -52,14 +52,14 @@ def notification(method: str, **params: Any) -> dict[str, Any]:
 
 
 def asked(revision: str, method: str) -> Oracle:
-    """An oracle that has seen one request of the client, with the id 1."""
+    """Return an oracle that has seen one request of the client, with the id 1."""
     oracle = Oracle(revision)
     oracle.sent_by_client({"jsonrpc": "2.0", "id": 1, "method": method})
     return oracle
 
 
 def complete(revision: str, **result: Any) -> dict[str, Any]:
-    """A result with the stamp that the last revision requires."""
+    """Return a result with the `resultType` that the latest revision requires."""
     return {"resultType": "complete", **result} if revision == LAST else result
 
 
@@ -104,7 +104,7 @@ def test_official_example_passes(kind: str, name: str, example: Any) -> None:
     "method",
     ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"],
 )
-def test_empty_result(revision: str, method: str) -> None:
+def test_an_empty_result_is_empty_but_for_meta(revision: str, method: str) -> None:
     assert answer(revision, method) == []
     assert answer(revision, method, _meta={"any": {"thing": 1}}) == []
     assert answer(revision, method, done=True) == [
@@ -113,7 +113,7 @@ def test_empty_result(revision: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("revision", WITH_INITIALIZE)
-def test_initialize_result(revision: str) -> None:
+def test_the_result_of_initialize_is_checked(revision: str) -> None:
     capabilities = {
         "tools": {"listChanged": True},
         "logging": {},
@@ -128,7 +128,7 @@ def test_initialize_result(revision: str) -> None:
     assert answer(revision, "initialize", **{**good, "serverInfo": {"name": "n"}})
 
 
-def test_discover_result() -> None:
+def test_the_result_of_discover_is_checked() -> None:
     meta = {
         "io.modelcontextprotocol/serverInfo": {"name": "n", "version": "1"},
         "free": {"a": 1},
@@ -211,7 +211,7 @@ def test_read_get_and_complete_results(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_call_result(revision: str) -> None:
+def test_the_result_of_a_call_is_checked(revision: str) -> None:
     if revision == FIRST:
         assert (
             answer(revision, "tools/call", toolResult={"any": [{"thing": None}]}) == []
@@ -232,7 +232,7 @@ def test_structured_content_is_free() -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_notifications(revision: str) -> None:
+def test_notifications_are_checked(revision: str) -> None:
     oracle = Oracle(revision)
     for kind in ("tools", "prompts", "resources"):
         assert (
@@ -298,7 +298,7 @@ FORM = {
 
 
 @pytest.mark.parametrize("revision", WITH_INITIALIZE)
-def test_requests_to_the_client(revision: str) -> None:
+def test_requests_to_the_client_are_checked(revision: str) -> None:
     oracle = Oracle(revision)
     assert oracle.check({"jsonrpc": "2.0", "id": 7, "method": "ping"}) == []
     assert oracle.check(SAMPLING) == []
@@ -319,7 +319,7 @@ def test_the_last_revision_has_no_requests_to_the_client(
     ]
 
 
-# What a revision does not name
+# Names that a revision does not have
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ def test_a_broken_content_is_judged_by_the_branch_that_it_means() -> None:
         ("annotations", {"audience": ["user"]}, "2025-11-25"),
     ],
 )
-def test_fields_of_resource_contents_that_only_the_pages_show(
+def test_resource_contents_may_have_the_fields_that_only_the_pages_show(
     revision: str, field: str, value: Any, only: str
 ) -> None:
     found = call(
@@ -403,7 +403,7 @@ def test_fields_of_resource_contents_that_only_the_pages_show(
     assert bool(found) == (revision != only)
 
 
-def test_keys_beside_the_envelope() -> None:
+def test_keys_beside_the_envelope_are_reported() -> None:
     assert asked("2025-06-18", "ping").check({**response({}), "time": 3}) == [
         "$.time: not named by 2025-06-18 (JSONRPCResponse)"
     ]
@@ -417,7 +417,7 @@ def test_keys_beside_the_envelope() -> None:
     ]
 
 
-# Which response belongs to which request
+# Matching responses to requests
 
 
 def test_a_response_answers_one_request_once() -> None:
@@ -497,7 +497,9 @@ def test_subscription_result_names_its_subscription() -> None:
 @pytest.mark.parametrize(
     "code", sorted({*CODES["2025-11-25"], *CODES[LAST], -32000, -32001, -32019, 0, 404})
 )
-def test_codes(revision: str, code: int) -> None:
+def test_codes_that_a_revision_does_not_name_are_reported(
+    revision: str, code: int
+) -> None:
     found = asked(revision, "tools/call").check(failure(code))
     unnamed = f"$.error.code: {code} is not named by {revision}"
     assert (unnamed in found) == (code not in CODES[revision])
@@ -584,16 +586,16 @@ def test_error_data_is_free_but_what_is_named_is_held() -> None:
     )
 
 
-# Batches and things that are no messages
+# Batches, and values that are not messages
 
 
-def test_batch() -> None:
+def test_the_messages_of_a_batch_are_checked() -> None:
     oracle = Oracle("2025-03-26")
     pings = [{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in (1, 2, 3)]
     oracle.sent_by_client(pings)
     assert oracle.check([response({}, 1), response({}, 2)]) == []
     assert oracle.check([]) == ["$: an empty batch"]
-    assert oracle.check([[]]) == ["$[0]: list is no JSON-RPC message"]
+    assert oracle.check([[]]) == ["$[0]: list is not a JSON-RPC message"]
     found = oracle.check([response({"a": 1}, 3), notification("tools/list_changed")])
     assert found[0] == "$[0].result.a: not named by 2025-03-26 (EmptyResult)"
     assert found[1:] == [

@@ -12,11 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.processes import ServerProcess, free_port
+from tests.support.ports import free_port
+from tests.support.processes import ServerProcess
 
 
 class WorkerGroup(ServerProcess):
-    """The parent of some workers, and what it writes to standard error."""
+    """The parent of some workers, and its standard error."""
 
     def __init__(self, *arguments: str, port: int, stdin: int | None = None) -> None:
         super().__init__(*arguments, port=port, stdin=stdin)
@@ -66,7 +67,7 @@ class WorkerGroup(ServerProcess):
                 os.kill(each, signal.SIGCONT)
 
     def accepts(self) -> bool:
-        """Return whether somebody listens on the port."""
+        """Return whether a process listens on the port."""
         try:
             socket.create_connection(("127.0.0.1", self.port), 5).close()
         except OSError:
@@ -81,7 +82,7 @@ class WorkerGroup(ServerProcess):
 
     @contextmanager
     def calling(self, tool: str, **arguments: object) -> Iterator[Callable[[], str]]:
-        """Call a tool meanwhile; what this yields waits for its text."""
+        """Call a tool in the background. Yields a function that waits for its text."""
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(self.call, tool, **arguments)
             yield lambda: answer.result(timeout=60)
@@ -113,7 +114,7 @@ def _is_worker(process: int, parent: int) -> bool:
 def worker_group(
     spec: Path, *options: str, stdin: int | None = None
 ) -> Iterator[WorkerGroup]:
-    """Run a server with workers, which are gone when this is left."""
+    """Run a server with workers until the block ends."""
     port = free_port()
     place = f"127.0.0.1:{port}"
     group = WorkerGroup(

@@ -47,7 +47,7 @@ class Load(Struct):
 
 
 def script(headers: dict[str, str], body: dict[str, Any]) -> str:
-    """Return the script with which wrk sends a POST, and reports what became of it."""
+    """Return a script that lets wrk send a POST and report the responses."""
     lines = ['wrk.method = "POST"', f"wrk.body = {json.dumps(json.dumps(body))}"]
     for name, value in headers.items():
         lines.append(f"wrk.headers[{json.dumps(name)}] = {json.dumps(value)}")
@@ -72,10 +72,7 @@ def tool_call(name: str, **arguments: object) -> str:
 def under_load(
     folder: Path, port: int, script: str, *, seconds: int, connections: int
 ) -> Iterator[Load]:
-    """Keep connections busy, and wait until it is over when this is left.
-
-    Then the load has its numbers.
-    """
+    """Keep connections busy during the block, and wait until wrk has ended."""
     program = shutil.which("wrk")
     if program is None:
         pytest.skip("wrk is not installed")

@@ -26,7 +26,10 @@ from tests.support.diagrams import (
 
 
 def columns(row: str) -> int:
-    """What a terminal makes of a row, by itself: a wide character takes two columns, a mark on another none."""
+    """Return the columns that a row takes in a terminal.
+
+    A wide character takes two, and a combining mark none.
+    """
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in row)
     return (
         len(row)
@@ -36,7 +39,7 @@ def columns(row: str) -> int:
 
 
 def plain(picture: Trace, width: int = 100) -> list[str]:
-    return in_terminal(picture, width, colour=False).split("\n")
+    return in_terminal(picture, width, color=False).split("\n")
 
 
 def row_with(text: str, rows: list[str]) -> str:
@@ -44,7 +47,7 @@ def row_with(text: str, rows: list[str]) -> str:
     return row
 
 
-# What it tells
+# The content of a diagram
 
 
 def test_an_arrow_points_away_from_the_sender() -> None:
@@ -195,9 +198,9 @@ def test_anything_fits(text: str, data: bytes, width: int) -> None:
 
 
 def test_colours_change_no_character() -> None:
-    coloured = in_terminal(CONVERSATION, 80, colour=True)
+    coloured = in_terminal(CONVERSATION, 80, color=True)
     assert re.sub(r"\x1b\[\d+m", "", coloured) == in_terminal(
-        CONVERSATION, 80, colour=False
+        CONVERSATION, 80, color=False
     )
     kinds = dict(re.findall(r"\x1b\[(\d+)m[├│][─◀]+ (\S+ \S+)", coloured))
     assert len(kinds) == 7
@@ -228,7 +231,7 @@ def test_an_empty_trace_is_its_header() -> None:
 
 
 class Elements(HTMLParser):
-    """The elements of a page, with what they hold."""
+    """The elements of a page, with their contents."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Faults in a server: a replay finds each one and names its file, line and path."""
+"""Replays find each fault of a server, and name its file, line and path."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ REFUSED = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32601, "message": "no"}
 
 @pytest.fixture
 def shop(tmp_path, monkeypatch):
-    """The trace of the server without a fault."""
+    """Return the trace of the server without a fault."""
     monkeypatch.chdir(tmp_path)
     date = {"/result/structuredContent/made": Pattern(type="date")}
     trace = Trace(
@@ -82,7 +82,7 @@ def shop(tmp_path, monkeypatch):
 
 async def told(path, target, **options):
     [result] = await suite.replay_all([path], target, **options)
-    return [*suite.told(result), *suite.remarks(result)]
+    return [*suite.report_lines(result), *suite.remarks(result)]
 
 
 FAULTS = {
@@ -96,25 +96,25 @@ FAULTS = {
     "items in another order": "shop.jsonl:5: $.result.content[0].text (",
     "no date": "shop.jsonl:5: $.result.structuredContent.made is not a date",
     "an answer without its tail": "shop.jsonl:5: $.result.content[1].text (",
-    "a request of its own": "shop.jsonl:2: the question ping came, which the trace",
-    "a line that is not JSON": "shop.jsonl:2: data that is not JSON came",
+    "a request of its own": "shop.jsonl:2: the question ping arrived, but is not in",
+    "a line that is not JSON": "shop.jsonl:2: data that is not JSON arrived",
     "a missing notification": (
-        "shop.jsonl:3: notifications/progress about 5 did not come within"
+        "shop.jsonl:3: notifications/progress about 5 did not arrive within"
     ),
-    "progress twice": "shop.jsonl:3: notifications/progress about 5 came again",
+    "progress twice": "shop.jsonl:3: notifications/progress about 5 arrived again",
     "an answer too early": (
-        "shop.jsonl:4: notifications/message came behind line 5, of the same request"
+        "shop.jsonl:4: notifications/message arrived after line 5 of the same request"
     ),
-    "no answer": "shop.jsonl:5: the answer to 1 did not come within",
+    "no answer": "shop.jsonl:5: the answer to 1 did not arrive within",
     "an early end": (
-        "shop.jsonl:5: the answer to 1 never came: the server has ended the "
+        "shop.jsonl:5: the answer to 1 never arrived: the server has ended the "
         "conversation (its process ended with exit code 3)"
     ),
     "an error in its place": "shop.jsonl:5: $.result is missing",
-    "another id": 'shop.jsonl:4: the answer to "wrong" came, which the trace',
-    "the answer twice": "shop.jsonl:5: the answer to 1 came again",
+    "another id": 'shop.jsonl:4: the answer to "wrong" arrived, but is not in',
+    "the answer twice": "shop.jsonl:5: the answer to 1 arrived again",
     "another error code": "shop.jsonl:7: $.error.code (",
-    "a late message": "shop.jsonl:7: notifications/message came again",
+    "a late message": "shop.jsonl:7: notifications/message arrived again",
 }
 
 
@@ -145,7 +145,7 @@ async def test_a_trace_itself_can_wait_for_late_messages(shop):
     trace.header.settle = 0.5
     suite.write(shop, trace)
     rows = await told(shop, [sys.executable, FAULTY, "a late message"])
-    assert rows[0].startswith("shop.jsonl:7: notifications/message came again")
+    assert rows[0].startswith("shop.jsonl:7: notifications/message arrived again")
 
 
 CHILD = """
@@ -266,12 +266,12 @@ HTTP_FAULTS = {
     "a stream that ends before its answer": (
         stream(NOTE, PONG),
         stream(NOTE),
-        "web.jsonl:5: the answer to 1 never came",
+        "web.jsonl:5: the answer to 1 never arrived",
     ),
     "events in another order": (
         stream(NOTE, PONG),
         stream(PONG, NOTE),
-        "web.jsonl:4: notifications/message came behind line 5, of the same request",
+        "web.jsonl:4: notifications/message arrived after line 5 of the same request",
     ),
     "an event with another name": (
         stream(PONG),
@@ -352,5 +352,8 @@ async def test_a_query_that_was_not_recorded_is_said(tmp_path, monkeypatch):
         request.method = "PUT"
         suite.write(path, trace)
         [row] = await told(path, url)
-        assert re.match(r"web.jsonl: note: the values in the query of /other", row)
+        assert re.match(
+            r"web.jsonl: note: the trace does not contain the query values of /other",
+            row,
+        )
         nursery.cancel_scope.cancel()

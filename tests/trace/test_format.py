@@ -82,7 +82,7 @@ def test_a_trace_says_what_it_has_not(written):
     ("data", "said"),
     [
         (b"", ": not a trace: the file is empty"),
-        (b'{"mcp_tr', ": not a trace: its only line is cut off"),
+        (b'{"mcp_tr', ": not a trace: its only line is truncated"),
         (
             b'{"mcp_trace":2,"anything":1}\n',
             ":1: expected version 1 of the format, got 2; a newer version of mcp_trio may read it",
@@ -120,11 +120,11 @@ def test_a_trace_says_what_it_has_not(written):
         ),
         (
             HEADER + b'{"t":0,"from":"client"}\n',
-            ":2: not a line of a trace: neither message, raw, http, event nor ends: nothing was sent",
+            ":2: not a line of a trace: expected message, raw, http, event or ends, got none of them",
         ),
         (
             HEADER + b'{"t":0,"from":"client","message":{},"raw":""}\n',
-            ":2: not a line of a trace: message and raw exclude each other",
+            ":2: not a line of a trace: expected message or raw, got both",
         ),
         (
             HEADER + b'{"t":0,"from":"client","mesage":{}}\n',
@@ -144,7 +144,10 @@ def test_a_file_that_is_not_a_trace_is_refused_in_one_line_with_its_place(
 
 def test_of_a_trace_that_is_cut_off_the_rest_is_there(written):
     said, whole = problem(written(HEADER + PING * 2 + PING[:20]))
-    assert said == ":4: cut off in mid-line; the 3 lines before it are whole"
+    assert (
+        said
+        == ":4: truncated in the middle of a line; the 3 lines before it are complete"
+    )
     assert whole.header.transport == "stdio"
     assert len(whole.lines) == 2
 

@@ -51,7 +51,7 @@ def notes(method, **params):
 
 
 def said(conversation, message):
-    """Return what a mock says to a message."""
+    """Return the answer of a mock to a message."""
     return [
         (one.request, one.message)
         for one in conversation.receive(json.dumps(message[1]).encode())
@@ -109,12 +109,16 @@ def test_a_question_waits_for_the_clients_answer():
 @pytest.mark.parametrize(
     ("message", "code", "text"),
     [
-        (asks(1, "prompts/list"), -32601, "the trace has no prompts/list; it has ping"),
+        (
+            asks(1, "prompts/list"),
+            -32601,
+            "the trace: expected a recorded method (ping",
+        ),
         (
             calls(1, "add", arguments={"a": 2}),
             -32602,
-            'the trace has no tools/call with the params {"name":"add","arguments":'
-            '{"a":2}}; it has {"name":"add","arguments":{"a":1}}',
+            'the trace: expected tools/call with recorded params ({"name":"add",'
+            '"arguments":{"a":1}}), got {"name":"add","arguments":{"a":2}}',
         ),
         ((">", 5), -32600, "expected a JSON-RPC message"),
     ],
@@ -146,7 +150,7 @@ def test_a_ping_is_always_answered():
 
 
 def all_traces():
-    """The traces here whose messages a client can send as they are."""
+    """Return the traces whose messages a client can send unchanged."""
     for path in sorted(TRACES.rglob("*.jsonl")):
         if "hostile" not in path.parts and "clients" not in path.parts:
             yield path
@@ -176,14 +180,14 @@ def test_a_mock_says_all_that_the_server_said(path):
 async def conversation(client):
     tools = await client.request("tools/list", {})
     result = await client.call_tool("add", {"a": 1, "b": 2})
-    with pytest.raises(RemoteError, match="has no tools/call with the params"):
+    with pytest.raises(RemoteError, match="expected tools/call with recorded params"):
         await client.call_tool("add", {"a": 2, "b": 2})
     return [one["name"] for one in tools["tools"]], result.text
 
 
 @pytest.fixture
 def recorded(tmp_path, monkeypatch):
-    """The path of a trace of a small server, recorded on stdio."""
+    """Return the path of a trace of a small server, recorded on stdio."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "adding.jsonl"
     (tmp_path / "adding.py").write_text(
@@ -259,7 +263,7 @@ async def test_questions_and_announcements_are_sent_over_http():
         ) as client:
             result = await client.call_tool("ask", {})
             assert result.text == "none"
-            with trio.fail_after(5):
+            with trio.fail_after(30):
                 await client.hear("notifications/tools/list_changed")
         nursery.cancel_scope.cancel()
 

@@ -1,4 +1,4 @@
-"""Patterns in traces: what they accept, what a replay says of them, how they are found."""
+"""Patterns in traces: what they accept, how replays report them, how they are found."""
 
 import json
 from itertools import count
@@ -23,7 +23,7 @@ def line(sender, message, **fields):
 
 
 def fault(pattern, value, message=ABSENT):
-    """What a pattern says it expected, empty if it accepts the value."""
+    """Return what a pattern expected, or an empty string if it accepts the value."""
     recorded = line("server", {"id": 1}, match={"/result": pattern})
     [check] = checks_of(recorded, message, {2: {"a": [7]}}.get)
     return check.fault(value)
@@ -73,7 +73,7 @@ def test_a_pattern_says_what_it_expected():
         ({"type": "any", "regex": "a"}, "expected one of type, regex and same"),
         ({"regex": "("}, "regex '(': missing )"),
         ({"same": "a"}, "expected a JSON Pointer"),
-        ({"type": "any", "line": 2}, "line: expected same with it"),
+        ({"type": "any", "line": 2}, "line: expected same together with line"),
     ],
 )
 def test_a_pattern_that_makes_no_sense_is_refused(fields, problem):
@@ -170,7 +170,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 async def recorded(folder):
-    """A trace of the notes, of a run in which the first one was called note1."""
+    """Return a trace of the notes, whose first note is called note1."""
     opening = request(
         0,
         "initialize",
@@ -196,7 +196,7 @@ async def recorded(folder):
         ],
         Path("one.jsonl"),
     )
-    # What the server says to `initialize` is not the point here.
+    # The reply to `initialize` does not matter here.
     replay = Replay(trace, "stdio", patient=True)
     await replay.against("notes.py")
     trace = replay.updated(lambda finding: finding.line == 3)
@@ -228,7 +228,7 @@ async def test_what_differs_is_asserted_and_what_the_client_repeats_is_sent_anew
     }
     for _ in range(3):
         [after] = await suite.replay_all([recorded], "notes.py")
-        assert list(suite.told(after)) == []
+        assert list(suite.report_lines(after)) == []
 
 
 async def test_a_value_that_does_not_match_is_named_with_its_path(recorded):
@@ -237,7 +237,7 @@ async def test_a_value_that_does_not_match_is_named_with_its_path(recorded):
         SERVER.replace('f"note{', 'f"memory{'), encoding="utf-8"
     )
     [result] = await suite.replay_all([recorded], "notes.py", ["stdio"])
-    told = list(suite.told(result))
+    told = list(suite.report_lines(result))
     assert any(
         row.startswith(
             "one.jsonl:5: $.result.structuredContent.id is not a string that matches "
@@ -413,4 +413,4 @@ async def test_an_announcement_that_is_sent_only_sometimes_becomes_optional(
     [[first], [second]] = runs
     assert suite.make_optional(first, second) == [CHANGED["method"]]
     [result] = await suite.replay_all([path], "notes.py", over=["stdio"])
-    assert list(suite.told(result)) == []
+    assert list(suite.report_lines(result)) == []

@@ -39,7 +39,7 @@ def test_what_looks_like_a_secret_gets_a_placeholder(text, kept):
 
 
 def redacted(redactor, *messages):
-    """Return lines of messages, which client and server send in turn."""
+    """Return lines for messages of the client and the server in turn, redacted."""
     lines = []
     for number, message in enumerate(messages, 2):
         sender = "client" if number % 2 == 0 else "server"

@@ -1,16 +1,17 @@
-"""The pytest plugin: three lines of configuration test a server from a folder of traces."""
+"""The pytest plugin: three lines of configuration replay a folder of traces."""
 
 from __future__ import annotations
 
 import json
 import shlex
-import socket
 import subprocess
 import sys
 from importlib.metadata import entry_points
 
 import httptools  # noqa: F401 - imported once, before pytester puts modules back
 import pytest
+
+from tests.support.ports import refusing_port
 
 pytest_plugins = ["pytester"]
 
@@ -53,7 +54,7 @@ def trace(answer, **header):
 
 @pytest.fixture
 def project(pytester):
-    """A project with a server, one trace that holds and a configuration."""
+    """Return a project with a server, a trace that passes, and a configuration."""
     pytester.makepyfile(server=SERVER)
     (pytester.mkdir("traces") / "adding.jsonl").write_text(trace("3"), encoding="utf-8")
     pytester.makeini("[pytest]\nmcp_traces = traces\nmcp_server = server.py\n")
@@ -131,12 +132,11 @@ def test_a_command_is_tested_on_stdio(project):
 def test_a_url_is_tested_on_its_transport_and_one_line_says_that_nobody_is_there(
     project,
 ):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    project.makeini(
-        f"[pytest]\nmcp_traces = traces\nmcp_server = http://127.0.0.1:{port}/mcp\n"
-    )
-    result = run(project)
+    with refusing_port() as port:
+        project.makeini(
+            f"[pytest]\nmcp_traces = traces\nmcp_server = http://127.0.0.1:{port}/mcp\n"
+        )
+        result = run(project)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         ["*adding.jsonl: could not be replayed over http: *127.0.0.1*"]

@@ -26,7 +26,7 @@ from mcp_trio.trace.replay import (
     BYTE_BY_BYTE,
     LINE_BY_LINE,
     Replay,
-    holds_on,
+    transports_of,
     ways,
 )
 from mcp_trio.transports.http.server import serve_http
@@ -50,7 +50,7 @@ def line(sender, what, **parts):
 
 
 def trace(*lines, **header):
-    """A trace of lines that are given as (">", what the client sent) and ("<", what the server sent)."""
+    """Return a trace of pairs: (">", client message), ("<", server message)."""
     header = Header(
         mcp_trace=1, **{"transport": "stdio", "revision": OPENING, **header}
     )
@@ -85,7 +85,7 @@ def progress(token, done):
 
 
 class Scripted:
-    """A server that has for each line of the client's what it says then."""
+    """A server with fixed replies to each line of the client."""
 
     end_reason = "the server has ended the conversation"
 
@@ -138,11 +138,11 @@ def told(finding):
 
 async def test_an_answer_has_to_be_asked_for_first(autojump_clock):
     recorded = trace(asks(1), answers(1), asks(1), answers(1), (">", END), ("<", END))
-    too_early = "the answer to 1 came before it was asked for, or again"
+    too_early = "the answer to 1 arrived before its request, or again"
     found_so = await found(recorded, [answers(1), answers(1)], [], [("<", END)])
     assert [what.partition(":")[0] for _, what in found_so] == [
         too_early,
-        "the answer to 1 did not come within 10 s",
+        "the answer to 1 did not arrive within 10 s",
     ]
 
 
@@ -150,7 +150,7 @@ async def test_a_server_that_ends_before_its_client_is_reported(autojump_clock):
     recorded = trace(
         asks(1), answers(1), tells("notifications/x"), (">", END), ("<", END)
     )
-    ended = "the server has ended the conversation, before the client did"
+    ended = "the server has ended the conversation before the client did"
     assert (4, ended) in await found(recorded, [answers(1)], [("<", END)])
 
 
@@ -200,7 +200,7 @@ async def test_the_messages_in_reply_to_one_post_keep_their_order(autojump_clock
     )
     await done.through(Scripted([opened, event(answers(1)), event(log)]))
     assert [told(one)[1] for one in done.findings] == [
-        "notifications/message came behind line 5, of the same request"
+        "notifications/message arrived after line 5 of the same request"
     ]
 
 
@@ -220,7 +220,7 @@ async def test_a_trace_of_other_transports_is_counted(folder):
         [Path("elsewhere.jsonl"), Path("one.jsonl")], None, ["stdio"]
     )
     assert runs.summary(results).endswith(
-        "no differences, 1 trace left out, of other transports"
+        "no differences, 1 trace skipped because of their transports"
     )
 
 
@@ -231,13 +231,13 @@ async def silence(stream):
 async def test_one_that_listens_and_says_nothing_is_a_problem(
     folder, monkeypatch, nursery
 ):
-    monkeypatch.setattr(hosts, "TO_OPEN", 0.05)
+    monkeypatch.setattr(hosts, "OPEN_TIMEOUT", 0.05)
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     nursery.start_soon(trio.serve_listeners, silence, [listener])
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/sse"
     [result] = await runs.replay_all([Path("one.jsonl")], url)
     assert [problem.rpartition(": ")[2] for problem in result.problems] == [
-        "connected, but the server opened no conversation within 0.05 s"
+        "connected, but the server did not open a conversation within 0.05 s"
     ]
 
 
@@ -253,7 +253,7 @@ async def test_a_line_is_sent_when_every_line_of_the_servers_before_it_has_come(
     assert [msgspec.json.decode(one.message)["id"] for one in link.sent] == [1, 2, 3]
     done, link = await run(recorded, [], [answers(2)])
     assert [told(one) for one in done.findings] == [
-        (5, "the answer to 1 did not come within 10 s")
+        (5, "the answer to 1 did not arrive within 10 s")
     ]
     assert len(link.sent) == 2
 
@@ -278,7 +278,7 @@ async def test_bytes_are_sent_as_they_were_recorded(autojump_clock):
     assert [one.data for one in link.sent] == [bytes(odd.message), b"\xff not JSON"]
 
 
-# What is matched by what
+# Matching messages
 
 
 async def test_answers_are_matched_by_id_and_only_their_own_order_says_something(
@@ -330,7 +330,7 @@ async def test_the_messages_of_one_request_must_keep_their_order(autojump_clock)
         answers(2),
     )
     assert await found(recorded, [progress("t", 1), answers(1)], [answers(2)]) == []
-    late = 'notifications/progress about "t" came behind line 4, of the same request'
+    late = 'notifications/progress about "t" arrived after line 4 of the same request'
     assert await found(recorded, [answers(1), progress("t", 1)], [answers(2)]) == [
         (3, late)
     ]
@@ -353,7 +353,7 @@ async def test_batches_are_sets_of_replies(autojump_clock):
     missing = [
         (
             2,
-            'a batch: the answer to 1 came, which the trace does not have: [{"jsonrpc": "2.0"',
+            'a batch: the answer to 1 arrived, but is not in the trace: [{"jsonrpc": "2.0"',
         )
     ]
     came = await found(recorded, [("<", [one])])
@@ -362,7 +362,7 @@ async def test_batches_are_sets_of_replies(autojump_clock):
     ] == missing
     assert came[1] == (
         3,
-        "a batch: the answer to 1, the answer to 2 did not come within 10 s",
+        "a batch: the answer to 1, the answer to 2 did not arrive within 10 s",
     )
 
 
@@ -445,7 +445,7 @@ async def test_cursors_and_states_may_be_other_ones_which_the_client_repeats(
     assert sent == [{}, {"cursor": "new"}, {"requestState": "t", "other": "s"}]
     assert await found(recorded, [answers(1)]) == [
         (3, "$.result.nextCursor is missing"),
-        (5, "the answer to 2 did not come within 10 s"),
+        (5, "the answer to 2 did not arrive within 10 s"),
     ]
 
 
@@ -470,7 +470,7 @@ async def test_what_the_header_says_may_differ(autojump_clock):
 async def test_an_answer_that_arrives_twice_is_reported(autojump_clock):
     recorded = trace(asks(1), answers(1), asks(2), answers(2))
     assert await found(recorded, [answers(1), answers(1)], [answers(2)]) == [
-        (3, 'the answer to 1 came again: {"jsonrpc": "2.0", "id": 1, "result": {}}')
+        (3, 'the answer to 1 arrived again: {"jsonrpc": "2.0", "id": 1, "result": {}}')
     ]
 
 
@@ -480,15 +480,13 @@ async def test_messages_after_the_last_line_are_reported(autojump_clock):
         recorded, [answers(1), notes("notifications/message", data="more")]
     )
     assert number == 3
-    assert what.startswith(
-        "notifications/message came, which the trace does not have: {"
-    )
+    assert what.startswith("notifications/message arrived, but is not in the trace: {")
 
 
 async def test_garbage_is_reported_where_the_trace_has_none(autojump_clock):
     assert await found(
         trace(asks(1), answers(1)), [("<", b"Traceback!"), answers(1)]
-    ) == [(2, "data that is not JSON came, which the trace does not have: Traceback!")]
+    ) == [(2, "data that is not JSON arrived, but is not in the trace: Traceback!")]
     assert await found(
         trace(asks(1), ("<", b"Traceback!")), [("<", b"Traceback?")]
     ) == [(3, "$")]
@@ -498,21 +496,21 @@ async def test_a_method_that_is_not_text_is_reported(autojump_clock):
     [(_, what)] = await found(
         trace(asks(1), answers(1)), [("<", {"method": 5}), answers(1)]
     )
-    assert what == '5 came, which the trace does not have: {"method": 5}'
+    assert what == '5 arrived, but is not in the trace: {"method": 5}'
 
 
 async def test_what_a_server_says_cannot_act_on_the_terminal(folder):
     runs.write(Path("one.jsonl"), trace(asks(1), answers(1)))
     [result] = await runs.replay_all([Path("one.jsonl")], command("colours"))
     assert result.findings
-    assert all(row.isprintable() for row in runs.told(result))
+    assert all(row.isprintable() for row in runs.report_lines(result))
 
 
 async def test_a_server_that_ends_is_reported_with_the_expected_message(autojump_clock):
     recorded = trace(asks(1), answers(1), asks(2), notes("a"), answers(2))
     assert await found(recorded, [answers(1)], [("<", END)]) == [
-        (5, "a never came: the server has ended the conversation"),
-        (6, "the answer to 2 never came: the server has ended the conversation"),
+        (5, "a never arrived: the server has ended the conversation"),
+        (6, "the answer to 2 never arrived: the server has ended the conversation"),
     ]
 
 
@@ -526,7 +524,7 @@ async def test_a_missing_message_is_named_as_it_was_recorded(autojump_clock):
     came = await found(
         recorded, [("<", {"jsonrpc": "2.0", "id": 5, "method": "ping"})], []
     )
-    assert came == [(5, "notifications/cancelled about 5 did not come within 10 s")]
+    assert came == [(5, "notifications/cancelled about 5 did not arrive within 10 s")]
 
 
 async def test_a_server_may_end_after_the_last_line_or_where_the_trace_has_it(
@@ -536,7 +534,7 @@ async def test_a_server_may_end_after_the_last_line_or_where_the_trace_has_it(
     assert await found(recorded, [answers(1)], [("<", END)]) == []
     assert await found(trace(asks(1), answers(1)), [answers(1), ("<", END)]) == []
     assert await found(recorded, [answers(1)], []) == [
-        (5, "the end did not come within 10 s")
+        (5, "the end did not arrive within 10 s")
     ]
 
 
@@ -550,24 +548,24 @@ async def test_the_end_of_the_input_may_bring_answers_that_were_owed(autojump_cl
         (trace(asks(1)), []),
         (
             trace(asks(1), tells("notifications/cancelled", requestId=1)),
-            ["the answer to 1 came"],
+            ["the answer to 1 arrived"],
         ),
     ):
         done = Replay(recorded, "stdio", LINE_BY_LINE, 10)
         await done.through(Listening())
-        assert [one.what[:20] for one in done.findings] == expected
+        assert [one.what[:23] for one in done.findings] == expected
 
 
 # What a trace holds on, and how
 
 
 def test_a_trace_holds_on_all_that_its_revision_has():
-    assert holds_on(trace(asks(1))) == ["stdio", "http", "sse", "ws"]
-    assert holds_on(trace(asks(1), revision=STATELESS)) == ["stdio", "http", "ws"]
-    assert holds_on(trace(asks(1), over=["ws"])) == ["ws"]
-    assert holds_on(trace((">", b"raw"))) == ["stdio"]
+    assert transports_of(trace(asks(1))) == ["stdio", "http", "sse", "ws"]
+    assert transports_of(trace(asks(1), revision=STATELESS)) == ["stdio", "http", "ws"]
+    assert transports_of(trace(asks(1), over=["ws"])) == ["ws"]
+    assert transports_of(trace((">", b"raw"))) == ["stdio"]
     head = Line(t=0, sender="server", stream=1, http=Http(status=202))
-    assert holds_on(trace(head, transport="http")) == ["http"]
+    assert transports_of(trace(head, transport="http")) == ["http"]
 
 
 @pytest.mark.parametrize(
@@ -719,7 +717,7 @@ async def test_a_stateless_trace_is_sent_over_http_with_the_heads_that_it_wants(
 
 
 async def test_over_http_nothing_overtakes_a_notification(nursery):
-    """A server that accepts the notification late has not seen the request behind it by then."""
+    """A server that accepts a notification late has not seen the next request."""
     seen = []
 
     async def serve(stream):
@@ -965,7 +963,7 @@ async def test_a_process_that_dies_is_reported_with_its_exit_code():
     assert list(map(told, done.findings)) == [
         (
             3,
-            "the answer to 1 never came: the server has ended the conversation (its process ended with exit code 3)",
+            "the answer to 1 never arrived: the server has ended the conversation (its process ended with exit code 3)",
         )
     ]
 
@@ -975,7 +973,7 @@ async def test_a_process_that_hangs_is_reported_and_ended():
         trace(asks(1), answers(1)), command("hangs"), "stdio", timeout=0.05
     )
     assert list(map(told, done.findings)) == [
-        (3, "the answer to 1 did not come within 0.05 s")
+        (3, "the answer to 1 did not arrive within 0.05 s")
     ]
 
 
@@ -983,7 +981,7 @@ async def test_a_process_that_sends_endless_output_is_reported():
     done = await replay(trace(asks(1), answers(1)), command("babbles"), "stdio")
     assert told(done.findings[0]) == (
         2,
-        "data that is not JSON came, which the trace does not have: Hello!",
+        "data that is not JSON arrived, but is not in the trace: Hello!",
     )
 
 
@@ -1006,7 +1004,7 @@ async def test_a_process_that_sends_endless_output_is_reported():
             "all attempts to connect to 127.0.0.1:1 failed",
         ),
         ("ws://127.0.0.1:1/mcp", "ws", "all attempts to connect to 127.0.0.1:1 failed"),
-        ("no_such_file.py", "stdio", "no_such_file.py: there is no such file"),
+        ("no_such_file.py", "stdio", "no_such_file.py does not exist"),
     ],
 )
 async def test_a_target_that_cannot_be_run_is_a_problem(target, over, problem):
@@ -1020,7 +1018,7 @@ async def test_a_target_that_cannot_be_run_is_a_problem(target, over, problem):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A server that counts how often it was asked, and a trace of it."""
+    """Return a server that counts its calls, and a trace of it."""
     (tmp_path / "counter.py").write_text(COUNTER, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -1061,23 +1059,25 @@ def counted(number, **header):
 
 async def test_a_server_is_loaded_anew_for_each_replay(folder):
     [result] = await runs.replay_all([Path("one.jsonl")], None)
-    assert list(runs.told(result)) == []
+    assert list(runs.report_lines(result)) == []
     assert runs.summary([result]) == "1 trace, 6 replays, 30 messages, no differences"
 
 
 async def test_what_is_the_same_everywhere_is_reported_once(folder):
     runs.write(Path("one.jsonl"), counted(2))
     [result] = await runs.replay_all([Path("one.jsonl")], None)
-    assert list(runs.told(result)) == [
+    assert list(runs.report_lines(result)) == [
         "one.jsonl:6: $.result.content[0].text (stdio, http, sse, ws)",
         '    - "asked 2"',
         '    + "asked 1"',
     ]
     assert runs.summary([result]) == "1 trace, 6 replays, 30 messages, 1 difference"
-    assert '\x1b[31m- "asked 2"\x1b[0m' in "\n".join(runs.told(result, colour=True))
+    assert '\x1b[31m- "asked 2"\x1b[0m' in "\n".join(
+        runs.report_lines(result, color=True)
+    )
 
 
-async def test_only_the_transports_that_are_asked_for(folder):
+async def test_a_trace_is_replayed_only_over_the_transports_that_are_asked_for(folder):
     [result] = await runs.replay_all([Path("one.jsonl")], None, ["stdio", "ws"])
     assert [(run.over, run.way) for run in result.replays] == [
         ("stdio", LINE_BY_LINE),
@@ -1158,7 +1158,7 @@ async def test_an_update_rewrites_what_differs_and_keeps_what_may(folder):
         "server",
     ]
     [result] = await runs.replay_all([Path("one.jsonl")], None)
-    assert list(runs.told(result)) == []
+    assert list(runs.report_lines(result)) == []
     assert not runs.update(result)
 
 
@@ -1203,11 +1203,11 @@ async def test_what_differs_from_one_replay_to_the_next_becomes_a_pattern(folder
         volatile.pointer for volatile in unstable
     ]
     [result] = await runs.replay_all([Path("one.jsonl")], None)
-    assert list(runs.told(result)) == []
+    assert list(runs.report_lines(result)) == []
     assert runs.stabilise(result, result) == []
 
 
-# In one's own tests
+# In users' tests
 
 
 async def test_replay_for_ones_own_tests_raises_what_differs(folder):

@@ -1,4 +1,7 @@
-"""Writes the golden traces: `python -m tests.traces`. Run again, it writes the same bytes."""
+"""Writes the golden traces: `python -m tests.traces`.
+
+Another run writes the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from .playing import FOLDER, played
 
 
 def main() -> None:
-    """Play every scenario, and write what has changed."""
-    logging.disable(
-        logging.ERROR
-    )  # a tool that fails by mistake is one of the scenarios
+    """Play every scenario, and write the traces that have changed."""
+    # In one of the scenarios a tool has a bug, which is logged.
+    logging.disable(logging.ERROR)
     changed = 0
     for scenario in scenarios():
-        data, path = trio.run(played, scenario).dump(), scenario.path
+        data = trio.run(played, scenario).dump()
+        path = scenario.path
         if not path.exists() or path.read_bytes() != data:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""The apps extension: pages, the tools that have them, and what clients see of both."""
+"""The apps extension: pages, and the tools that have pages."""
 
 from __future__ import annotations
 

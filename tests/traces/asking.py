@@ -1,16 +1,16 @@
-"""A server asks, and is listened to, in both eras."""
+"""The server asks questions, and clients listen, with and without sessions."""
 
 from __future__ import annotations
 
 from .methods import CHANGES, QUESTIONS, SAID, having
 from .playing import ALL, LATEST, MODERN, NEWEST, OPENING, Scenarios, Talk, cancelled
 
-ASKING = having("asks", "elicitation/create")
+ASKING = having("server_requests", "elicitation/create")
 SCENARIOS = Scenarios()
 add = SCENARIOS.add
 
 
-# Asking, in both eras
+# Questions, with and without sessions
 
 
 @add(ASKING)
@@ -19,9 +19,7 @@ async def asking_the_demo(talk: Talk) -> None:
     A form with two fields."""
     await talk.open({"elicitation": {}})
     answer = {"action": "accept", "content": {"city": "Nairobi", "days": 5}}
-    await talk.serve_conversation(
-        talk.call("plan_trip"), {"elicitation/create": answer}
-    )
+    await talk.converse(talk.call("plan_trip"), {"elicitation/create": answer})
 
 
 @add(ASKING, server=QUESTIONS)
@@ -34,7 +32,7 @@ async def asking_several_at_once(talk: Talk) -> None:
         "sampling/createMessage": SAID,
         "roots/list": {"roots": [{"uri": "file:///home"}]},
     }
-    await talk.serve_conversation(talk.call("plan"), answers)
+    await talk.converse(talk.call("plan"), answers)
 
 
 @add(ASKING, server=QUESTIONS)
@@ -46,7 +44,7 @@ async def asking_twice(talk: Talk) -> None:
         {"elicitation/create": {"action": "accept", "content": {"name": name}}}
         for name in ("Ada", "Grace")
     ]
-    await talk.serve_conversation(talk.call("register"), *rounds)
+    await talk.converse(talk.call("register"), *rounds)
 
 
 @add(ASKING, server=QUESTIONS)
@@ -58,18 +56,16 @@ async def asking_in_vain(talk: Talk) -> None:
         {"action": "accept", "content": {"seats": "two"}},
         {"action": "perhaps"},
     ):
-        await talk.serve_conversation(talk.call("book"), {"elicitation/create": answer})
+        await talk.converse(talk.call("book"), {"elicitation/create": answer})
 
 
-@add(having("asks", "sampling/createMessage", OPENING), server=QUESTIONS)
+@add(having("server_requests", "sampling/createMessage", OPENING), server=QUESTIONS)
 async def asking_is_declined(talk: Talk) -> None:
     """The client answers a question with an error
     The tool has failed, and the session goes on."""
     await talk.open({"sampling": {}})
     declined = {"error": {"code": -1, "message": "User rejected sampling request"}}
-    await talk.serve_conversation(
-        talk.call("think"), {"sampling/createMessage": declined}
-    )
+    await talk.converse(talk.call("think"), {"sampling/createMessage": declined})
     await talk.ask("ping")
 
 
@@ -85,9 +81,10 @@ async def asking_who_cannot_answer(talk: Talk) -> None:
 @add([LATEST, NEWEST], server=QUESTIONS)
 async def asking_by_address(talk: Talk) -> None:
     """The user is sent to a page
-    Then a tool refuses to go on before that has happened, with an error that one of the two revisions has for it."""
+    Then a tool refuses to go on before that has happened, with an error that one of the
+    two revisions has for it."""
     await talk.open({"elicitation": {"url": {}}})
-    await talk.serve_conversation(
+    await talk.converse(
         talk.call("visit"), {"elicitation/create": {"action": "decline"}}
     )
     await talk.use("pay")
@@ -106,9 +103,7 @@ async def asking_with_tools(talk: Talk) -> None:
         "stopReason": "toolUse",
     }
     await talk.open({"sampling": {"tools": {}}})
-    await talk.serve_conversation(
-        talk.call("think_with_tools"), {"sampling/createMessage": said}
-    )
+    await talk.converse(talk.call("think_with_tools"), {"sampling/createMessage": said})
 
 
 @add(MODERN, server=QUESTIONS)
@@ -117,15 +112,11 @@ async def asking_in_prompts_and_resources(talk: Talk) -> None:
     By the same two rounds as a tool."""
     await talk.open({"elicitation": {}})
     answers = {"elicitation/create": {"action": "accept", "content": {"name": "Ada"}}}
-    await talk.serve_conversation(
-        talk.request("prompts/get", {"name": "introduce"}), answers
-    )
-    await talk.serve_conversation(
-        talk.request("resources/read", {"uri": "people://7"}), answers
-    )
+    await talk.converse(talk.request("prompts/get", {"name": "introduce"}), answers)
+    await talk.converse(talk.request("resources/read", {"uri": "people://7"}), answers)
 
 
-# Listening, in the newest revision
+# Subscriptions, in the newest revision
 
 
 @add(MODERN, server=CHANGES, paced=True)

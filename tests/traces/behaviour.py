@@ -1,4 +1,4 @@
-"""What the revisions do beyond one method each: errors, the life of a request, lists, content, batches."""
+"""What each revision does: errors, cancellation, lists, content, batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_SESSION = (
     "stdio",
     "sse",
     "ws",
-)  # over HTTP what comes without a session is refused as such
+)  # over HTTP, a request without a session is refused
 WRAPPING = [name for name in ALL if TABLES[name].wraps or not TABLES[name].opens]
 SCENARIOS = Scenarios()
 add = SCENARIOS.add
@@ -57,8 +57,9 @@ async def error_unknown_method(talk: Talk) -> None:
 @add(ALL)
 async def error_bad_arguments(talk: Talk) -> None:
     """A tool gets arguments that do not fit
-    One is missing, one is of the wrong type, one is not among those allowed, one is unknown: an error, with the
-    reason in its data, an error, or a result, as the revision has it."""
+    One is missing, one is of the wrong type, one is not among those allowed, one is
+    unknown: an error, with the reason in its data, an error, or a result, as the
+    revision has it."""
     await talk.open()
     for arguments in (
         {},
@@ -88,7 +89,8 @@ async def error_bad_params(talk: Talk) -> None:
 @add(ALL)
 async def error_unknown_resource(talk: Talk) -> None:
     """A resource is read that there is not
-    One that nothing matches, and one that its template does not know: a code of its own, or none in the newest."""
+    One that nothing matches, and one that its template does not know: a code of its
+    own, or none in the newest."""
     await talk.open()
     await talk.ask("resources/read", {"uri": "demo://nowhere"})
     await talk.ask("resources/read", {"uri": "cities://Atlantis"})
@@ -126,7 +128,8 @@ async def error_not_offered(talk: Talk) -> None:
 )
 async def error_masked(talk: Talk) -> None:
     """A tool fails by mistake
-    The client gets a reference to the server's log, which is another each time, and nothing of what went wrong."""
+    The client gets a reference to the server's log, which is another each time, and
+    nothing of what went wrong."""
     await talk.open()
     await talk.use("crash")
 
@@ -142,7 +145,8 @@ async def error_of_a_tool(talk: Talk) -> None:
 @add(OPENING, over=NO_SESSION)
 async def error_before_initialize(talk: Talk) -> None:
     """A request comes before initialize
-    It is refused; a ping is not. Over HTTP there is no session yet for it to belong to, which is another refusal."""
+    It is refused; a ping is not. Over HTTP there is no session yet for it to belong to,
+    which is another refusal."""
     await talk.ask("tools/list", id="early")
     await talk.ask("ping", id="earlier")
     await talk.open()
@@ -179,7 +183,8 @@ async def unknown_version(talk: Talk) -> None:
 @add(MODERN, name="unknown-version")
 async def unknown_version_in_a_request(talk: Talk) -> None:
     """A request says a revision that there is not
-    It is refused, with all those that there are; so is one of those that open a session."""
+    It is refused, with all those that there are; so is one of those that open a
+    session."""
     for version in ("2099-01-01", LATEST):
         await talk.ask("server/discover", **{VENDOR + "protocolVersion": version})
     await talk.ask("server/discover")
@@ -267,7 +272,8 @@ async def both_eras_on_one_wire(talk: Talk) -> None:
 @add(ALL, server=PAGES)
 async def pages(talk: Talk) -> None:
     """Lists come in pages
-    Each is asked for with the cursor of the one before; the first revision knows none, and gets all at once."""
+    Each is asked for with the cursor of the one before; the first revision knows none,
+    and gets all at once."""
     await talk.open()
     talk.paced = True
     for method in (
@@ -297,7 +303,8 @@ async def error_cursors(talk: Talk) -> None:
 @add(ALL, server=CONTENT)
 async def descriptions(talk: Talk) -> None:
     """What is listed says all that the revision has words for
-    Titles, icons, annotations, sizes, output schemas: of the same server each revision lists as much as it names."""
+    Titles, icons, annotations, sizes, output schemas: of the same server each revision
+    lists as much as it names."""
     await talk.open()
     for method in (
         "tools/list",
@@ -327,7 +334,8 @@ async def changes_of_every_kind(talk: Talk) -> None:
 @add(ALL, server=CONTENT)
 async def content_of_every_kind(talk: Talk) -> None:
     """A tool answers with content of every kind
-    What a revision cannot carry becomes text that says what it was: sounds, links, pictures in the first."""
+    What a revision cannot carry becomes text that says what it was: sounds, links,
+    pictures in the first."""
     await talk.open()
     await talk.use("every_kind")
     await talk.ask(
@@ -338,8 +346,8 @@ async def content_of_every_kind(talk: Talk) -> None:
 @add(ALL, server=CONTENT)
 async def structured_content(talk: Talk) -> None:
     """Tools answer with values
-    An object, a number, a list: structured where the revision has it, wrapped where it has to be an object, and as
-    text everywhere."""
+    An object, a number, a list: structured where the revision has it, wrapped where it
+    has to be an object, and as text everywhere."""
     await talk.open()
     await talk.use("point", {"x": 1.0, "y": 2})
     await talk.use("number")
@@ -372,7 +380,8 @@ async def weather_as_data(talk: Talk) -> None:
 @add([name for name in ALL if TABLES[name].batches])
 async def batch(talk: Talk) -> None:
     """Several messages in one
-    They are answered together. One has a notification in it, one a bad message, one only a notification."""
+    They are answered together. One has a notification in it, one a bad message, one
+    only a notification."""
     await talk.open()
     weather = talk.call("get_weather", {"location": "Berlin"})
     await talk.say([talk.request("ping"), weather])
@@ -411,7 +420,8 @@ async def no_batch(talk: Talk) -> None:
 @add(ALL)
 async def completing_with_others(talk: Talk) -> None:
     """An argument is completed in the light of another
-    The second city is not the first. Then what nothing is known of, and what there is not."""
+    The second city is not the first. Then what nothing is known of, and what there is
+    not."""
     second = {
         "ref": {"type": "ref/prompt", "name": "compare_weather"},
         "argument": {"name": "second", "value": ""},
@@ -454,7 +464,8 @@ async def pocket_lists(talk: Talk) -> None:
 @add(**POCKET)
 async def pocket_calls(talk: Talk) -> None:
     """The pocket profile leaves nothing out
-    Content has an item, and structured content is there, also of a tool that has neither, and of one that fails."""
+    Content has an item, and structured content is there, also of a tool that has
+    neither, and of one that fails."""
     await talk.open()
     await talk.use("greet", {"name": "Ada"})
     await talk.use("say_nothing")

@@ -1,4 +1,4 @@
-"""What no honest client sends, on standard input: after each the server still serves."""
+"""Hostile messages over stdio. After each, the server still answers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ async def byte_order_mark_first(talk: Talk) -> None:
 @add([LATEST], **HERE)
 async def odd_openings(talk: Talk) -> None:
     """Sessions that are opened with nonsense
-    Versions and clients of odd types are refused, and no session is open; then one is."""
+    Versions and clients of odd types are refused, and no session is open; then one is.
+    """
     good = initialize(talk.revision)["params"]
     await talk.say(rpc(id=1, method="initialize"))
     for version in (None, 7, ["2025-11-25"], {}):
@@ -100,8 +101,8 @@ async def odd_openings(talk: Talk) -> None:
 @add([LATEST], **HERE, over=NO_SESSION)
 async def out_of_turn(talk: Talk) -> None:
     """Everything before a session is open
-    Answers, cancellations, requests, notifications; then it is opened. Over HTTP there is no session that these could
-    belong to."""
+    Answers, cancellations, requests, notifications; then it is opened. Over HTTP there
+    is no session that these could belong to."""
     await talk.say(
         rpc(id="ask-1", result={}), cancelled(1), note("notifications/initialized")
     )
@@ -146,15 +147,16 @@ async def ids_in_use(talk: Talk) -> None:
 )
 async def ids_in_use_without_a_session(talk: Talk) -> None:
     """An id that still runs on a connection is used again
-    The second request is refused, the first goes on, until it is cancelled. Over HTTP each request of this revision
-    stands alone, so that two with one id do not meet."""
+    The second request is refused, the first goes on, until it is cancelled. Over HTTP
+    each request of this revision stands alone, so that two with one id do not meet."""
     await in_use(talk)
 
 
 @add([LATEST], **HERE, server=CONTENT, paced=True)
 async def cancelled_before_and_after(talk: Talk) -> None:
     """Cancellations that come too early, too late, and too often
-    One before its request, which is served then; one after its answer; ten for one request."""
+    One before its request, which is served then; one after its answer; ten for one
+    request."""
     await talk.open()
     await talk.say(cancelled("early"))
     await talk.use("echo", {"text": "x"}, id="early")
@@ -167,9 +169,10 @@ async def cancelled_before_and_after(talk: Talk) -> None:
 @add([NEWEST], **HERE, server=QUESTIONS)
 async def forged_request_states(talk: Talk) -> None:
     """States that the server has not given
-    Made up, changed, cut, of another request, of odd types: each is refused, and nothing is done on its word."""
+    Made up, changed, cut, of another request, of odd types: each is refused, and
+    nothing is done on its word."""
     await talk.open({"elicitation": {}})
-    (asked,) = await talk.serve_conversation(talk.call("book", {"city": "Rome"}))
+    (asked,) = await talk.converse(talk.call("book", {"city": "Rome"}))
     state, (key, *_) = asked["result"]["requestState"], asked["result"]["inputRequests"]
     answers = {key: {"action": "accept", "content": {"seats": 2}}}
     forged = (
@@ -209,9 +212,10 @@ async def forged_request_states(talk: Talk) -> None:
 @add([NEWEST], **HERE, server=QUESTIONS)
 async def expired_request_states(talk: Talk) -> None:
     """A state that is too old
-    It was sealed by this server, whose secret is known here, but may be used no more."""
+    It was sealed by this server, whose secret is known here, but may be used no more.
+    """
     await talk.open({"elicitation": {}})
-    (asked,) = await talk.serve_conversation(talk.call("book"))
+    (asked,) = await talk.converse(talk.call("book"))
     state = json.loads(unseal(SECRET, asked["result"]["requestState"]))
     await talk.ask(
         "tools/call",
@@ -226,9 +230,10 @@ async def expired_request_states(talk: Talk) -> None:
 @add([NEWEST], **HERE, server=QUESTIONS)
 async def forged_answers(talk: Talk) -> None:
     """Answers that do not fit what was asked
-    Of odd types, under other keys, to a question that was never put, with what the form has not."""
+    Of odd types, under other keys, to a question that was never put, with what the form
+    has not."""
     await talk.open({"elicitation": {}})
-    (asked,) = await talk.serve_conversation(talk.call("book"))
+    (asked,) = await talk.converse(talk.call("book"))
     state, (key, *_) = asked["result"]["requestState"], asked["result"]["inputRequests"]
     accepted = {"action": "accept", "content": {"seats": 2}}
     for responses in (
@@ -275,7 +280,8 @@ async def answers_twice(talk: Talk) -> None:
 @add([LATEST], **HERE, server=QUESTIONS)
 async def unusable_answers(talk: Talk) -> None:
     """Questions are answered with nonsense
-    Of odd types, without what was asked for, with more; the tool has failed, in words that say why."""
+    Of odd types, without what was asked for, with more; the tool has failed, in words
+    that say why."""
     await talk.open({"elicitation": {}, "sampling": {}, "roots": {}})
     for answer in (
         [],
@@ -315,7 +321,8 @@ async def answered(talk: Talk, tool: str, method: str, answer: Any) -> None:
 @add([NEWEST], **HERE)
 async def odd_declarations(talk: Talk) -> None:
     """Requests that declare nonsense of themselves
-    Versions, capabilities, levels and clients of odd types; one key without the other."""
+    Versions, capabilities, levels and clients of odd types; one key without the other.
+    """
     version, capabilities = VENDOR + "protocolVersion", VENDOR + "clientCapabilities"
     for value in (None, 7, "", "2026-07-28x", "2026-7-28", ["2026-07-28"], OPENING[0]):
         await talk.ask("tools/list", **{version: value})
@@ -376,7 +383,8 @@ async def older_methods(talk: Talk) -> None:
 @add([name for name in ALL if TABLES[name].batches], **HERE, server=CONTENT)
 async def odd_batches(talk: Talk) -> None:
     """Batches of nonsense
-    Each part that is no message is refused, each that is one served; an id that comes twice is answered twice."""
+    Each part that is no message is refused, each that is one served; an id that comes
+    twice is answered twice."""
     await talk.open()
     for batch in (
         b"[]",

@@ -1,4 +1,4 @@
-"""What each revision does over HTTP: sessions, streams, coming back; then none of that."""
+"""What each revision does over HTTP, with and without sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ NUMBER: Json = {"name": "number", "arguments": {}}
 @add(STREAMABLE, **HTTP)
 async def http_session(talk: HttpTalk) -> None:
     """A session over HTTP, from its beginning to its end
-    A notification is accepted without a word; what comes after DELETE finds no session any more."""
+    A notification is accepted without a word; what comes after DELETE finds no session
+    any more."""
     await talk.open()
     await talk.ask("tools/list")
     await talk.use("get_weather", {"location": "New York"})
@@ -45,7 +46,8 @@ async def http_stream(talk: HttpTalk) -> None:
 @add([LATEST, NEWEST], **HTTP)
 async def http_accepting(talk: HttpTalk) -> None:
     """Clients that take only one kind of response
-    A stream where that is asked for first; JSON alone, without what comes before the result."""
+    A stream where that is asked for first; JSON alone, without what comes before the
+    result."""
     await talk.open()
     for accept in (
         "text/event-stream, application/json",
@@ -62,7 +64,11 @@ async def http_accepting(talk: HttpTalk) -> None:
 
 
 @add(
-    [name for name in STREAMABLE if "elicitation/create" in TABLES[name].asks],
+    [
+        name
+        for name in STREAMABLE
+        if "elicitation/create" in TABLES[name].server_requests
+    ],
     **HTTP,
     server=QUESTIONS,
 )
@@ -73,7 +79,7 @@ async def http_asking(talk: HttpTalk) -> None:
     stream = await talk.exchange(talk.call("book"))
     question = (
         await stream.event() or await stream.event()
-    )  # the first may only say where the stream is
+    )  # the first event may have only an id
     answer = {"action": "accept", "content": {"seats": 2}}
     await talk.refused({"jsonrpc": "2.0", "id": question["id"], "result": answer}, 202)
     await stream.rest()
@@ -85,7 +91,7 @@ async def http_announcements(talk: HttpTalk) -> None:
     It comes on the stream that GET opens, until the client leaves."""
     await talk.open()
     news = await talk.exchange(method="GET", headers={"accept": "text/event-stream"})
-    if TABLES[talk.revision].primes:  # it begins with an event that says where it is
+    if TABLES[talk.revision].primes:  # the first event has only an id
         await news.event()
     await talk.use("add_tool", {"name": "another"})
     await news.event()
@@ -96,7 +102,8 @@ async def http_announcements(talk: HttpTalk) -> None:
 @add(STREAMABLE, **HTTP)
 async def http_coming_back(talk: HttpTalk) -> None:
     """A client comes back to a stream
-    With the id of the first event that it has seen; the rest comes again, and nothing of another stream."""
+    With the id of the first event that it has seen; the rest comes again, and nothing
+    of another stream."""
     await talk.open()
     stream = await talk.exchange(
         talk.call("count_slowly", {"steps": 3, "seconds": 0}, progressToken="p")
@@ -112,7 +119,8 @@ async def http_coming_back(talk: HttpTalk) -> None:
 @add([name for name in STREAMABLE if TABLES[name].primes], **HTTP, server=CONTENT)
 async def http_letting_go(talk: HttpTalk) -> None:
     """The server lets a client go
-    It says when to come back, and the connection ends; the result is fetched with the id of the first event."""
+    It says when to come back, and the connection ends; the result is fetched with the
+    id of the first event."""
     await talk.open()
     stream = await talk.exchange(talk.call("let_go"))
     await stream.rest()
@@ -126,7 +134,8 @@ async def http_letting_go(talk: HttpTalk) -> None:
 @add([name for name in STREAMABLE if TABLES[name].batches], **HTTP)
 async def http_batch(talk: HttpTalk) -> None:
     """Batches over HTTP
-    Of requests, answered by an array; of notifications alone, accepted without a word; empty."""
+    Of requests, answered by an array; of notifications alone, accepted without a word;
+    empty."""
     await talk.open()
     await talk.refused(
         [talk.request("ping"), talk.call("get_weather", {"location": "Berlin"})], 200
@@ -145,12 +154,11 @@ async def http_batch(talk: HttpTalk) -> None:
 @add([LATEST], **HTTP, server=CONTENT)
 async def http_cancelling(talk: HttpTalk) -> None:
     """A call is cancelled by a notification
-    Its stream ends without an answer; that a client closes a connection would not cancel it."""
+    Its stream ends without an answer; that a client closes a connection would not
+    cancel it."""
     await talk.open()
     stream = await talk.exchange(talk.call("wait", id="slow", progressToken="slow"))
-    await (
-        stream.event()
-    ) or await stream.event()  # the first may only say where the stream is
+    await stream.event() or await stream.event()  # the first event may have only an id
     await talk.refused(cancelled("slow"), 202)
     await stream.rest()
     await talk.ask("ping")
@@ -162,7 +170,8 @@ async def http_cancelling(talk: HttpTalk) -> None:
 @add(MODERN, **HTTP)
 async def http_stateless(talk: HttpTalk) -> None:
     """Requests that stand alone
-    Each head says what is in the body; no session is opened, and one that is named is passed over."""
+    Each head says what is in the body; no session is opened, and one that is named is
+    passed over."""
     await talk.ask("server/discover")
     await talk.use("get_weather", {"location": "New York"})
     await talk.ask("resources/read", {"uri": "demo://about"})
@@ -195,7 +204,7 @@ async def http_input_required(talk: HttpTalk) -> None:
     """A call that asks, in two posts
     The first ends with the question, the second brings the answer and the state."""
     await talk.open({"elicitation": {}})
-    await talk.serve_conversation(
+    await talk.converse(
         talk.call("book"),
         {"elicitation/create": {"action": "accept", "content": {"seats": 2}}},
     )
@@ -217,7 +226,8 @@ async def http_mirrored_arguments(talk: HttpTalk) -> None:
 @add(MODERN, **HTTP, over=["http"])
 async def http_statuses(talk: HttpTalk) -> None:
     """Errors and their statuses
-    An unknown method is not found; what does not say what it must is a bad request; other errors are answers."""
+    An unknown method is not found; what does not say what it must is a bad request;
+    other errors are answers."""
     await talk.refused(talk.request("nothing/at-all"), 404)
     await talk.refused(talk.request("tools/call", {"name": "nothing"}), 200)
     bare = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

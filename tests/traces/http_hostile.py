@@ -1,4 +1,4 @@
-"""What no honest client sends over HTTP: after each the server still serves."""
+"""Hostile requests over HTTP. After each, the server still answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MIB = 2**20
 @add([LATEST], **HERE)
 async def http_wrong_methods(talk: HttpTalk) -> None:
     """Methods that the endpoint does not have
-    Each refusal names those that it has; without a session GET and DELETE have nothing to be about."""
+    Each refusal names those that it has; without a session GET and DELETE have nothing
+    to be about."""
     for method in ("PUT", "PATCH", "TRACE", "PROPFIND"):
         await talk.refused(None, 405, method=method)
     await talk.refused(None, 400, GET, method="GET")
@@ -31,7 +32,8 @@ async def http_wrong_methods(talk: HttpTalk) -> None:
 @add([LATEST], **HERE)
 async def http_wrong_types(talk: HttpTalk) -> None:
     """Bodies that do not say that they are JSON
-    What a page of some other site may send without asking is refused before it is read."""
+    What a page of some other site may send without asking is refused before it is read.
+    """
     await talk.open()
     ping = talk.request("ping")
     for kind in (
@@ -106,7 +108,8 @@ async def http_versions_that_were_not_agreed(talk: HttpTalk) -> None:
 @add([NEWEST], **HERE, over=["http"])
 async def http_heads_that_say_otherwise(talk: HttpTalk) -> None:
     """Heads that do not say what is in the body
-    Missing, other, in other letters, badly encoded: who routes by the head must not be led astray."""
+    Missing, other, in other letters, badly encoded: who routes by the head must not be
+    led astray."""
     call = talk.call("get_weather", {"location": "Berlin"})
     for name, value in (
         *(
@@ -164,7 +167,8 @@ async def http_arguments_that_differ(talk: HttpTalk) -> None:
 @add([NEWEST], **HERE)
 async def http_versions_that_there_are_not(talk: HttpTalk) -> None:
     """A revision that nobody speaks, in head and body alike
-    The refusal lists those that are spoken; those that open a session cannot be declared so."""
+    The refusal lists those that are spoken; those that open a session cannot be
+    declared so."""
     for version in ("2099-01-01", LATEST, "draft"):
         request = talk.request(
             "tools/list", **{"io.modelcontextprotocol/protocolVersion": version}
@@ -199,7 +203,8 @@ async def http_foreign_origins(talk: HttpTalk) -> None:
 @add([LATEST], **HERE)
 async def http_foreign_hosts(talk: HttpTalk) -> None:
     """Names under which nothing is served
-    A page that has made its own name point here is not let in; health checks come by any name."""
+    A page that has made its own name point here is not let in; health checks come by
+    any name."""
     await talk.open()
     for host in (
         "evil.example",
@@ -250,7 +255,8 @@ async def http_other_paths(talk: HttpTalk) -> None:
 @add([LATEST], **HERE)
 async def http_bodies_that_are_none(talk: HttpTalk) -> None:
     """Bodies that are no message
-    None, no JSON, no UTF-8, nested without end, a batch where there is none: a bad request, and why."""
+    None, no JSON, no UTF-8, nested without end, a batch where there is none: a bad
+    request, and why."""
     await talk.open()
     for body in (
         b"",
@@ -287,7 +293,8 @@ async def http_deleting_twice(talk: HttpTalk) -> None:
 @add([LATEST], **HERE)
 async def http_events_of_another(talk: HttpTalk) -> None:
     """A client comes back to what is not its own
-    The event of another session's stream, events that never were, names that are none."""
+    The event of another session's stream, events that never were, names that are none.
+    """
     await talk.open()
     stream = await talk.exchange(
         talk.call("count_slowly", {"steps": 1, "seconds": 0}, progressToken="p")
@@ -403,7 +410,7 @@ async def http_expecting(talk: HttpTalk) -> None:
     await talk.alive()
 
 
-# What is no HTTP
+# Invalid HTTP
 
 
 def post(*replacements: tuple[bytes, bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""A trace for each method of each revision, in the direction in which it goes."""
+"""A trace for each method of each revision, in each direction."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHANGES, CONTENT, QUESTIONS = (
 )
 SCENARIOS = Scenarios()
 
-# What the client asks. Method -> title, notes, and the params of each request that is sent.
+# Requests of the client. Method -> title, notes, the params of each request.
 ASKED: dict[str, tuple[str, str, list[Json]]] = {
     "ping": (
         "The client asks whether the server is there",
@@ -150,7 +150,7 @@ for method, (title, notes, requests) in ASKED.items():
 def having(
     table: str, method: str, among: Sequence[str] = (*OPENING, *MODERN)
 ) -> list[str]:
-    """The revisions that have a method in one of their tables."""
+    """Return the revisions that have a method in this table."""
     return [name for name in among if method in getattr(TABLES[name], table)]
 
 
@@ -167,7 +167,8 @@ async def initialize(talk: Talk) -> None:
 @add(MODERN, server=CHANGES, paced=True)
 async def subscriptions_listen(talk: Talk) -> None:
     """The client listens, and ends it
-    First it is told what it will hear of; the tools change, then a resource; then it wants to hear no more."""
+    First it is told what it will hear of; the tools change, then a resource; then it
+    wants to hear no more."""
     wanted = {"toolsListChanged": True, "resourceSubscriptions": ["notes://first"]}
     await talk.ask("subscriptions/listen", {"notifications": wanted}, id="listening")
     await talk.use("add_tool", {"name": "another"})
@@ -177,7 +178,7 @@ async def subscriptions_listen(talk: Talk) -> None:
     await talk.use("edit", {"uri": "notes://first"})
 
 
-# What the client tells
+# Notifications of the client
 
 
 @add(OPENING, server=CHANGES)
@@ -217,17 +218,17 @@ async def notifications_roots_list_changed(talk: Talk) -> None:
     """The client says that its folders have changed
     The server asks for them when it next needs them."""
     await talk.open({"roots": {"listChanged": True}})
-    await talk.serve_conversation(
+    await talk.converse(
         talk.call("look"), {"roots/list": {"roots": [{"uri": "file:///one"}]}}
     )
     await talk.say(note("notifications/roots/list_changed"))
-    await talk.serve_conversation(
+    await talk.converse(
         talk.call("look"),
         {"roots/list": {"roots": [{"uri": "file:///two", "name": "Two"}]}},
     )
 
 
-# What the server asks
+# Requests of the server
 
 SAID = {
     "role": "assistant",
@@ -237,32 +238,32 @@ SAID = {
 }
 
 
-@add(having("asks", "ping"), server=QUESTIONS)
+@add(having("server_requests", "ping"), server=QUESTIONS)
 async def asks_ping(talk: Talk) -> None:
     """The server asks whether the client is there
     A tool does so here by hand, as the server has no occasion of its own."""
     await talk.open()
-    await talk.serve_conversation(talk.call("ping_client"), {"ping": {}})
+    await talk.converse(talk.call("ping_client"), {"ping": {}})
 
 
-@add(having("asks", "sampling/createMessage"), server=QUESTIONS)
+@add(having("server_requests", "sampling/createMessage"), server=QUESTIONS)
 async def asks_sampling_createMessage(talk: Talk) -> None:
     """The server asks the client's model
     With all that may be said of how it is to answer."""
     await talk.open({"sampling": {}})
-    await talk.serve_conversation(talk.call("think"), {"sampling/createMessage": SAID})
+    await talk.converse(talk.call("think"), {"sampling/createMessage": SAID})
 
 
-@add(having("asks", "roots/list"), server=QUESTIONS)
+@add(having("server_requests", "roots/list"), server=QUESTIONS)
 async def asks_roots_list(talk: Talk) -> None:
     """The server asks for the client's folders
     One has a name, one has none."""
     await talk.open({"roots": {}})
     roots = [{"uri": "file:///project", "name": "Project"}, {"uri": "file:///notes"}]
-    await talk.serve_conversation(talk.call("look"), {"roots/list": {"roots": roots}})
+    await talk.converse(talk.call("look"), {"roots/list": {"roots": roots}})
 
 
-@add(having("asks", "elicitation/create"), server=QUESTIONS)
+@add(having("server_requests", "elicitation/create"), server=QUESTIONS)
 async def asks_elicitation_create(talk: Talk) -> None:
     """The server asks the user
     A form is filled in, another declined, a third closed."""
@@ -272,12 +273,12 @@ async def asks_elicitation_create(talk: Talk) -> None:
         "content": {"seats": 2, "seat_class": "first", "window": True},
     }
     for answer in (entered, {"action": "decline"}, {"action": "cancel"}):
-        await talk.serve_conversation(
+        await talk.converse(
             talk.call("book", {"city": "Rome"}), {"elicitation/create": answer}
         )
 
 
-# What the server tells
+# Notifications of the server
 
 
 async def listening(talk: Talk, **wanted: Any) -> None:
@@ -293,20 +294,24 @@ async def listening(talk: Talk, **wanted: Any) -> None:
         )
 
 
-@add(having("tells", "notifications/progress"))
+@add(having("server_notifications", "notifications/progress"))
 async def tells_progress(talk: Talk) -> None:
     """The server tells how far a request is
-    Each step under the request's token, before the result; without a token it tells nothing."""
+    Each step under the request's token, before the result; without a token it tells
+    nothing."""
     await talk.open()
     await talk.use("count_slowly", {"steps": 3, "seconds": 0}, progressToken="counting")
     await talk.use("count_slowly", {"steps": 2, "seconds": 0}, progressToken=7)
     await talk.use("count_slowly", {"steps": 2, "seconds": 0})
 
 
-@add(having("tells", "notifications/message"), server=CONTENT, paced=True)
+@add(
+    having("server_notifications", "notifications/message"), server=CONTENT, paced=True
+)
 async def tells_message(talk: Talk) -> None:
     """The server sends log messages
-    Of every level, in the words of this revision, from the level on that the client has chosen."""
+    Of every level, in the words of this revision, from the level on that the client has
+    chosen."""
     await talk.open()
     for level in ("debug", "error"):
         if talk.opens:
@@ -318,7 +323,11 @@ async def tells_message(talk: Talk) -> None:
         await talk.use("log_everything")
 
 
-@add(having("tells", "notifications/tools/list_changed"), server=CHANGES, paced=True)
+@add(
+    having("server_notifications", "notifications/tools/list_changed"),
+    server=CHANGES,
+    paced=True,
+)
 async def tells_tools_list_changed(talk: Talk) -> None:
     """The server tells that its tools have changed
     One comes, is listed and called, and goes."""
@@ -330,7 +339,9 @@ async def tells_tools_list_changed(talk: Talk) -> None:
     await talk.use("another")
 
 
-@add(having("tells", "notifications/prompts/list_changed"), server=CHANGES)
+@add(
+    having("server_notifications", "notifications/prompts/list_changed"), server=CHANGES
+)
 async def tells_prompts_list_changed(talk: Talk) -> None:
     """The server tells that its prompts have changed
     One comes, and is listed."""
@@ -339,7 +350,10 @@ async def tells_prompts_list_changed(talk: Talk) -> None:
     await talk.ask("prompts/list")
 
 
-@add(having("tells", "notifications/resources/list_changed"), server=CHANGES)
+@add(
+    having("server_notifications", "notifications/resources/list_changed"),
+    server=CHANGES,
+)
 async def tells_resources_list_changed(talk: Talk) -> None:
     """The server tells that its resources have changed
     One comes, and is listed."""
@@ -348,7 +362,11 @@ async def tells_resources_list_changed(talk: Talk) -> None:
     await talk.ask("resources/list")
 
 
-@add(having("tells", "notifications/resources/updated"), server=CHANGES, paced=True)
+@add(
+    having("server_notifications", "notifications/resources/updated"),
+    server=CHANGES,
+    paced=True,
+)
 async def tells_resources_updated(talk: Talk) -> None:
     """The server tells that a resource has changed
     To who subscribed to it, and to no other; a resource of a template too."""
@@ -363,7 +381,9 @@ async def tells_resources_updated(talk: Talk) -> None:
         await talk.use("edit", {"uri": "lines://7"})
 
 
-@add(having("tells", "notifications/cancelled", OPENING), server=QUESTIONS)
+@add(
+    having("server_notifications", "notifications/cancelled", OPENING), server=QUESTIONS
+)
 async def tells_cancelled(talk: Talk) -> None:
     """The server takes back a question
     The request that asked was cancelled, so that it needs no answer any more."""
@@ -376,7 +396,8 @@ async def tells_cancelled(talk: Talk) -> None:
 @add([NEWEST], server=QUESTIONS, name="tells-cancelled")
 async def tells_cancelled_by_hand(talk: Talk) -> None:
     """The server says that a request is cancelled
-    This revision has the notification; as the server has no occasion for it, a tool sends it by hand."""
+    This revision has the notification; as the server has no occasion for it, a tool
+    sends it by hand."""
     await talk.open()
     await talk.use(
         "tell",
@@ -387,12 +408,16 @@ async def tells_cancelled_by_hand(talk: Talk) -> None:
     )
 
 
-@add(having("tells", "notifications/elicitation/complete"), server=QUESTIONS)
+@add(
+    having("server_notifications", "notifications/elicitation/complete"),
+    server=QUESTIONS,
+)
 async def tells_elicitation_complete(talk: Talk) -> None:
     """The user is sent to a page, and has been there
-    The client agrees to show the page; that the user is done is told by a tool, by hand."""
+    The client agrees to show the page; that the user is done is told by a tool, by
+    hand."""
     await talk.open({"elicitation": {"url": {}}})
-    await talk.serve_conversation(
+    await talk.converse(
         talk.call("visit"), {"elicitation/create": {"action": "accept"}}
     )
     await talk.use(
@@ -407,7 +432,8 @@ async def tells_elicitation_complete(talk: Talk) -> None:
 @add(MODERN, server=CHANGES)
 async def tells_subscriptions_acknowledged(talk: Talk) -> None:
     """The server says what a client will hear of
-    All that can be listened to; then nothing; then what this server has not, which is left out."""
+    All that can be listened to; then nothing; then what this server has not, which is
+    left out."""
     everything = {
         "toolsListChanged": True,
         "promptsListChanged": True,

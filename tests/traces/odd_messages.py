@@ -1,4 +1,4 @@
-"""Messages that no honest client sends."""
+"""Messages that only a broken or hostile client sends."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 
 def bare(**message: Any) -> Json:
-    """A message with nothing but these keys."""
+    """Return a message with only these keys."""
     return message
 
 
 def rpc(**message: Any) -> Json:
-    """A message with these keys, and that it is JSON-RPC."""
+    """Return a JSON-RPC message with these keys."""
     return {"jsonrpc": "2.0", **message}
 
 
@@ -40,7 +40,7 @@ def read(uri: Any) -> Json:
 
 
 def quoted(*texts: str) -> list[Said]:
-    """Calls of echo with texts that stand in the message as they are given."""
+    """Return calls of echo whose texts are inserted into the JSON unchanged."""
     return [
         b'{"jsonrpc":"2.0","id":"e","method":"tools/call","params":{"name":"echo","arguments":{"text":"%b"}}}'
         % text.encode("utf-8", "surrogatepass")
@@ -76,7 +76,8 @@ ENVELOPES: list[Said] = [
     b"\xff",
 ]
 
-# Name -> title, notes, server, and what is sent in an open session of the latest revision that has one.
+# Name -> title, notes, server, and the messages. They are sent in a session of the
+# latest revision that has sessions.
 LISTED: dict[str, tuple[str, str, str, list[Said]]] = {
     "no-json": (
         "Lines that are no JSON",

@@ -1,4 +1,4 @@
-"""A scenario is played against a server, and what passes becomes a trace: the same bytes each time."""
+"""Plays scenarios against a server, and records traces with reproducible bytes."""
 
 from __future__ import annotations
 
@@ -54,17 +54,18 @@ CLOCKED = [
     "mcp_trio.extensions.tasks.record",
     "mcp_trio.extensions.tasks.records",
 ]
-# The module that lets other tasks run when serving several messages takes long. On a busy
-# machine that would change the order of what is sent.
+# The module that lets other tasks run when serving several messages takes long. On a
+# busy machine, that would change the order of the messages.
 TAKES_TURNS = "mcp_trio.server.serve_conversation"
-# A moment far ahead, so that what clients carry between two calls does not expire in the file.
+# A time in the far future, so that the state that clients carry between two calls does
+# not expire.
 NOW = 4_000_000_000.0
 STEP = 0.001
 
 
 @dataclass
 class Scenario:
-    """One trace to be made: its name, what its header says, and what happens in it."""
+    """A trace to record: its name, its header, and the function that plays it."""
 
     name: str
     revision: str
@@ -80,11 +81,11 @@ class Scenario:
 
     @property
     def path(self) -> Path:
-        """Where the trace stands."""
+        """Return the path of the trace."""
         return FOLDER / (self.folder or self.revision) / f"{self.name}.jsonl"
 
     def header(self, *, paced: bool) -> Header:
-        """The first line."""
+        """Return the first line."""
         volatile = VERSIONS[TABLES[self.revision].opens] if self.server == DEMO else []
         return Header(
             mcp_trace=VERSION,
@@ -104,10 +105,14 @@ Play = Callable[[Any], Awaitable[None]]
 
 
 class Scenarios(list[Scenario]):
-    """Scenarios, added to by a decorator: the function's name is the trace's, its docstring the title and the notes."""
+    """A list of scenarios with a decorator that adds to it.
+
+    The name of the function is the name of the trace. The first line of its docstring
+    is the title, and the rest are the notes.
+    """
 
     def add(self, revisions: Sequence[str], **options: Any) -> Callable[[Play], Play]:
-        """Play a function in each of the revisions."""
+        """Play a function in each of these revisions."""
 
         def register(play: Play) -> Play:
             title, _, notes = (play.__doc__ or "").partition("\n")
@@ -125,7 +130,7 @@ class Scenarios(list[Scenario]):
 
 
 class Talk:
-    """What a client says and hears, and the lines of a trace that it becomes."""
+    """A client that records the lines of a trace."""
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
@@ -138,44 +143,50 @@ class Talk:
 
     @property
     def server_end(self) -> MemoryWire:
-        """What the server talks to."""
+        """Return the end that the server uses."""
         return StdioEnd(self._to_server, self._from_server)
 
     def send(self, *messages: Said) -> None:
-        """Send, together."""
+        """Send messages so that they arrive together."""
         for message in messages:
             data = message if isinstance(message, bytes) else encode(message)
             self.lines.append(line("client", data))
             self._to_server.send(data)
 
     async def quiet(self) -> list[Any]:
-        """Everything that has come by the time that nobody does anything more."""
+        """Wait until all tasks are blocked, and return what was received."""
         await trio.testing.wait_all_tasks_blocked()
         return self._take()
 
     async def hear(self, number: int) -> list[Any]:
-        """The next so many messages, of which some take time."""
-        come: list[Any] = []
-        while len(come) < number:
+        """Return the next messages, which may take some time."""
+        received: list[Any] = []
+        while len(received) < number:
             await self._from_server.wait()
-            come += self._take()
-        return come
+            received += self._take()
+        return received
 
     def _take(self) -> list[Any]:
-        come = self._from_server.take()
-        self.lines += [line("server", data) for data in come]
-        return [json.loads(data) for data in come]
+        received = self._from_server.take()
+        self.lines += [line("server", data) for data in received]
+        return [json.loads(data) for data in received]
 
     async def say(self, *messages: Said) -> list[Any]:
-        """Send each when what came of the one before is there; everything that came."""
-        come: list[Any] = []
+        """Send messages one at a time, and return everything received.
+
+        Each is sent when the server has reacted to the previous one.
+        """
+        received: list[Any] = []
         for message in messages:
             self.send(message)
-            come += await self.quiet()
-        return come
+            received += await self.quiet()
+        return received
 
     async def open(self, capabilities: Json | None = None) -> None:
-        """Open a session, in a revision that has one; the capabilities are what the client can do in any."""
+        """Open a session if the revision has sessions.
+
+        `capabilities` are also used for requests without sessions.
+        """
         self.capabilities = capabilities or {}
         if self.opens:
             await self.say(
@@ -187,7 +198,7 @@ class Talk:
     def request(
         self, method: str, params: Json | None = None, *, id: Any = None, **meta: Any
     ) -> Json:
-        """A request in the revision's own shape; `meta` is for its `_meta`."""
+        """Return a request in the form of the revision. `meta` is for its `_meta`."""
         carried = dict(params or {})
         if not self.opens:
             declared = {
@@ -205,7 +216,7 @@ class Talk:
         return {**message, "params": carried} if carried else message
 
     def call(self, name: str, arguments: Json | None = None, **options: Any) -> Json:
-        """A call of a tool."""
+        """Return a call of a tool."""
         return self.request(
             "tools/call", {"name": name, "arguments": arguments or {}}, **options
         )
@@ -213,49 +224,50 @@ class Talk:
     async def ask(
         self, method: str, params: Json | None = None, **options: Any
     ) -> list[Any]:
-        """Send a request; everything that comes of it."""
+        """Send a request, and return everything received."""
         return await self.say(self.request(method, params, **options))
 
     async def use(
         self, name: str, arguments: Json | None = None, **options: Any
     ) -> list[Any]:
-        """Call a tool; everything that comes of it."""
+        """Call a tool, and return everything received."""
         return await self.say(self.call(name, arguments, **options))
 
     async def alive(self) -> None:
-        """The proof that the server still serves."""
+        """Check that the server still answers."""
         method = "ping" if self.opens else "server/discover"
         (reply,) = await self.ask(method, id="alive")
         assert reply["id"] == "alive", reply
         assert "result" in reply, reply
 
-    async def serve_conversation(
-        self, request: Json, *rounds: dict[str, Any]
-    ) -> list[Any]:
-        """Send a request whose tool asks; each round has the answers by the methods of the questions.
+    async def converse(self, request: Json, *rounds: dict[str, Any]) -> list[Any]:
+        """Send a request, and answer the questions that its tool asks.
 
-        An answer is a result, or an error under the key `error`. The same in both eras.
+        Each round maps the method of a question to its answer: a result, or an error
+        under the key `error`. Revisions with and without sessions take the same rounds.
         """
         self.paced = True
-        come = await self.say(request)
+        received = await self.say(request)
         for answers in rounds:
-            come = await (
-                self._reply(come, answers)
+            received = await (
+                self._reply(received, answers)
                 if self.opens
-                else self._retry(request, come[-1], answers)
+                else self._retry(request, received[-1], answers)
             )
-        return come
+        return received
 
-    async def _reply(self, come: list[Any], answers: dict[str, Any]) -> list[Any]:
-        """Answer one question of each method, in the order in which they come."""
+    async def _reply(self, received: list[Any], answers: dict[str, Any]) -> list[Any]:
+        """Answer one question of each method, in the order of their arrival."""
         left = dict(answers)
         while questions := [
-            one for one in come if "id" in one and one.get("method") in left
+            one for one in received if "id" in one and one.get("method") in left
         ]:
             answer = left.pop(questions[0]["method"])
             body = answer if "error" in answer else {"result": answer}
-            come = await self.say({"jsonrpc": "2.0", "id": questions[0]["id"], **body})
-        return come
+            received = await self.say(
+                {"jsonrpc": "2.0", "id": questions[0]["id"], **body}
+            )
+        return received
 
     async def _retry(
         self, request: Json, reply: Json, answers: dict[str, Any]
@@ -273,24 +285,27 @@ class Talk:
 
 
 class StdioEnd(MemoryWire):
-    """A server's end on which lines are cut as on standard input."""
+    """A server's end that splits lines as stdio does."""
 
     def __init__(self, incoming: SendQueue, outgoing: SendQueue) -> None:
         super().__init__(incoming, outgoing)
         self._lines = LineDecoder()
 
     async def receive(self) -> list[bytes | None]:
-        """Every message that is complete."""
-        while come := await super().receive():
+        """Return all complete messages."""
+        while received := await super().receive():
             if messages := self._lines.feed(
-                b"".join((message or b"") + b"\n" for message in come)
+                b"".join((message or b"") + b"\n" for message in received)
             ):
                 return messages
         return []
 
 
 def line(sender: Any, data: bytes, **more: Any) -> Line:
-    """A line with a message; what no reader of JSON takes, or what a line of text cannot hold, becomes `raw`."""
+    """Return a line for a message.
+
+    Data that is not JSON, or that does not fit into a line of text, becomes `raw`.
+    """
     try:
         made = Line(t=0.0, sender=sender, message=msgspec.Raw(data), **more)
         encoded = msgspec.json.encode(made)
@@ -304,7 +319,7 @@ def line(sender: Any, data: bytes, **more: Any) -> Line:
 
 
 def initialize(revision: str, capabilities: Json | None = None, id: Any = 0) -> Json:
-    """The opening of a session."""
+    """Return the request that opens a session."""
     client = {"name": "trace", "version": "1"}
     params = {
         "protocolVersion": revision,
@@ -315,7 +330,7 @@ def initialize(revision: str, capabilities: Json | None = None, id: Any = 0) -> 
 
 
 def note(method: str, params: Json | None = None) -> Json:
-    """A notification."""
+    """Return a notification."""
     return {
         "jsonrpc": "2.0",
         "method": method,
@@ -324,16 +339,16 @@ def note(method: str, params: Json | None = None) -> Json:
 
 
 def cancelled(id: Any, reason: str = "no longer wanted") -> Json:
-    """The notification that a request is not wanted any more."""
+    """Return the notification that cancels a request."""
     return note("notifications/cancelled", {"requestId": id, "reason": reason})
 
 
-# From a scenario to a file
+# Recording
 
 
 @dataclass
 class Chance:
-    """What is chosen at random elsewhere, in an order here."""
+    """Replaces random tokens by numbered ones."""
 
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -349,7 +364,7 @@ class Chance:
 
 @contextmanager
 def nothing_by_chance() -> Iterator[None]:
-    """While it is entered, ids, secrets and the time are the same in each run."""
+    """Make ids, secrets and the time the same in every run."""
     import secrets
 
     chance = Chance()
@@ -364,7 +379,7 @@ def nothing_by_chance() -> Iterator[None]:
 
 
 def fresh(spec: str) -> Any:
-    """A server of its own, which a scenario may change; the demo does not change."""
+    """Load a new server, which a scenario may change. The demo is shared."""
     with patch.object(sys, "path", [*sys.path]):
         server = load(spec if spec == DEMO else str(ROOT / spec))
     server.environment.secret = SECRET
@@ -372,7 +387,7 @@ def fresh(spec: str) -> Any:
 
 
 async def played(scenario: Scenario) -> Trace:
-    """The trace of a scenario."""
+    """Play a scenario, and return its trace."""
     with nothing_by_chance():
         if scenario.transport == "http":
             from .web import played_over_http

@@ -1,4 +1,4 @@
-"""What the seed documents show, against each one's own small server."""
+"""The examples of the seed documents, each with its own small server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONTENT["resource"] = "an embedded resource"
 
 
 def call(id: int, name: str, /, **arguments: object) -> Json:
-    """A call of a tool."""
+    """Return a call of a tool."""
     return {
         "method": "tools/call",
         "id": id,
@@ -41,7 +41,7 @@ LISTED = "The tools are listed"
 CALLED = "The tool is called"
 UNKNOWN = "A tool is called that there is not"
 
-# Seed, name -> title, and the requests.
+# Seed, name -> title, requests.
 SHOWN: dict[tuple[int, str], tuple[str, list[Json]]] = {
     **{(seed, "initialize"): ("The capability is declared", []) for seed in REVISION},
     **{(seed, "tools-list"): (LISTED, [FIRST, NEXT]) for seed in (0, 1, 3)},
@@ -107,7 +107,7 @@ SHOWN: dict[tuple[int, str], tuple[str, list[Json]]] = {
 
 
 def shown(requests: list[Json]) -> Play:
-    """The requests, one after the other."""
+    """Add a scenario that sends the requests one at a time."""
 
     async def play(talk: Talk) -> None:
         await talk.open()

@@ -43,7 +43,8 @@ async def discovered(talk: Talk) -> None:
 @add()
 async def listed(talk: Talk) -> None:
     """Skills are listed, page by page
-    Each with its frontmatter and all of its files; a nested one has an entry of its own."""
+    Each with its frontmatter and all of its files; a nested one has an entry of its
+    own."""
     await talk.open(DECLARED)
     await all_pages(talk, "skills/list")
 

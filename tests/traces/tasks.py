@@ -33,7 +33,7 @@ def add(revisions: Any = MODERN, **options: Any) -> Any:
 
 
 async def create(talk: Talk, name: str, arguments: Json | None = None) -> str:
-    """Call a tool, and let its task run until it waits; the id of the task."""
+    """Call a tool, and wait until its task waits. Returns the id of the task."""
     created = (await talk.use(name, arguments))[-1]
     id: str = created["result"]["taskId"]
     await talk.use("settle")
@@ -48,7 +48,7 @@ async def look(talk: Talk, id: str) -> Json:
 
 
 async def answer(talk: Talk, id: str, **responses: Json) -> None:
-    """Answer questions, and let the task go on."""
+    """Answer questions, and wait until the task waits again."""
     await talk.ask("tasks/update", {"taskId": id, "inputResponses": responses})
     await talk.use("settle")
 
@@ -225,13 +225,13 @@ async def nobody_to_ask(talk: Talk) -> None:
     await look(talk, await create(talk, "ask"))
 
 
-# Asking before the task begins
+# Questions before the task is created
 
 
 async def ordered(talk: Talk, **arguments: Any) -> Json:
-    """Answer the question that comes before the task."""
+    """Answer the question that the tool asks before it becomes a task."""
     request = talk.call("order", arguments)
-    replies = await talk.serve_conversation(request, {"elicitation/create": ACCEPTED})
+    replies = await talk.converse(request, {"elicitation/create": ACCEPTED})
     result: Json = replies[-1]["result"]
     return result
 
@@ -263,11 +263,11 @@ async def never_a_task(talk: Talk) -> None:
     await talk.open({"elicitation": {}})
     request = talk.call("order")
     answers = {"elicitation/create": ACCEPTED}
-    asked = await talk.serve_conversation(request, answers)
+    asked = await talk.converse(request, answers)
     assert asked[-1]["result"]["resultType"] == "input_required"
 
 
-# Who has the extension
+# Declaring the extension
 
 
 @add()
@@ -290,7 +290,7 @@ async def without_the_extension(talk: Talk) -> None:
 
 
 def without_declaring(method: str) -> None:
-    """Add a scenario in which a method is used without the extension."""
+    """Add a scenario that uses a method without the extension."""
 
     @add(name=f"undeclared-{method.partition('/')[2]}")
     async def undeclared(talk: Talk) -> None:
@@ -302,7 +302,7 @@ def without_declaring(method: str) -> None:
 
 
 def with_unknown_id(method: str) -> None:
-    """Add a scenario in which a task does not exist, or the params are wrong."""
+    """Add a scenario with an unknown task, or with wrong params."""
 
     @add(name=f"unknown-{method.partition('/')[2]}")
     async def unknown(talk: Talk) -> None:
@@ -344,7 +344,8 @@ async def methods_of_the_past(talk: Talk) -> None:
 @add([LATEST])
 async def in_an_older_revision(talk: Talk) -> None:
     """Tasks in a revision that has sessions
-    It has none, even for a client that declares them: an optional task is a plain call."""
+    It has none, even for a client that declares them: an optional task is a plain call.
+    """
     await talk.open(DECLARED)
     await talk.ask("tools/list")
     await talk.use("add", {"a": 1, "b": 2})

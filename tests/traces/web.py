@@ -1,4 +1,4 @@
-"""Scenarios over HTTP: a client that sends exactly what it is told, and writes down what passes."""
+"""Scenarios over HTTP: a client that sends and records the exact bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mcp_trio.transports.http.server import serve_http
 
 from .playing import VENDOR, Json, Said, Scenario, Talk, initialize, line, note
 
-# Of a response's head, what matters to the protocol.
+# The headers of a response that the protocol defines.
 KEPT = ("allow", "content-type", "mcp-session-id")
 TYPES = {
     "content-type": "application/json",
@@ -45,7 +45,7 @@ class Exchange:
         await self._stream.send_all(data)
 
     def record(self, sender: Any, data: bytes | None = None, **about: Any) -> Any:
-        """One line; what it says, where that is a message."""
+        """Add a line to the trace, and return its message, if it has one."""
         about |= {"stream": self.number}
         made = (
             Line(t=0.0, sender=sender, **about)
@@ -56,7 +56,10 @@ class Exchange:
         return json.loads(bytes(made.message)) if made.message else None
 
     async def answer(self) -> list[Any]:
-        """Wait for the response: the messages in it. Of a stream only the head is read."""
+        """Wait for the response, and return its messages.
+
+        Of a stream, only the head is read.
+        """
         await self._response.head()
         self.status = self._response.status
         headers = {
@@ -73,7 +76,7 @@ class Exchange:
         return [self.record("server", body or None, http=http)]
 
     async def event(self) -> Any:
-        """The next event of the stream: its message, if it has one; EOFError at the end."""
+        """Return the next event's message, or None. Raises EOFError at the end."""
         while True:
             head, mark, rest = self._rest.partition(b"\n\n")
             if mark:
@@ -105,7 +108,7 @@ class Exchange:
         )
 
     async def rest(self) -> list[Any]:
-        """All messages up to the end of the stream."""
+        """Return all messages up to the end of the stream."""
         messages = []
         while True:
             try:
@@ -121,7 +124,7 @@ class Exchange:
 
 
 class HttpTalk(Talk):
-    """What a client says and hears over HTTP, a connection for each exchange."""
+    """A client over HTTP that uses a connection for each exchange."""
 
     def __init__(self, revision: str, port: int) -> None:
         super().__init__(revision)
@@ -130,7 +133,7 @@ class HttpTalk(Talk):
         self.session: dict[str, str] = {}
 
     def next_exchange(self) -> int:
-        """The number of one more exchange."""
+        """Return the number of the next exchange."""
         self._exchanges += 1
         return self._exchanges
 
@@ -170,7 +173,7 @@ class HttpTalk(Talk):
         return exchange
 
     def _mirrored(self, message: Any) -> dict[str, str]:
-        """What a stateless request repeats in its head."""
+        """Return the headers that repeat parts of a stateless request."""
         params = message.get("params") if isinstance(message, dict) else None
         meta = params.get("_meta") if isinstance(params, dict) else None
         version = (
@@ -189,13 +192,13 @@ class HttpTalk(Talk):
     async def exchange(
         self, message: Said | None = None, headers: HEADERS = NOTHING, **where: Any
     ) -> Exchange:
-        """Send a request, and read its response; of a stream the head."""
+        """Send a request and read its response. Of a stream, read only the head."""
         exchange = await self.begin(message, headers, **where)
         await exchange.answer()
         return exchange
 
     async def say(self, *messages: Said) -> list[Any]:
-        """Post each when the response to the one before is there; everything that came."""
+        """Post messages one at a time, and return everything received."""
         come: list[Any] = []
         for message in messages:
             exchange = await self.begin(message)
@@ -211,12 +214,12 @@ class HttpTalk(Talk):
         headers: HEADERS = NOTHING,
         **where: Any,
     ) -> None:
-        """Send what is to get this status."""
+        """Send a request that must get this status."""
         exchange = await self.exchange(message, headers, **where)
         assert exchange.status == status, (exchange.status, message, headers, where)
 
     async def raw(self, data: bytes, status: int = 400) -> None:
-        """Send bytes that are no HTTP, or bad HTTP."""
+        """Send bytes that are not valid HTTP."""
         exchange = await self._connect()
         exchange.record("client", raw=data.decode("latin-1"))
         await exchange.send(data)
@@ -224,7 +227,7 @@ class HttpTalk(Talk):
         assert exchange.status == status, (exchange.status, data)
 
     async def open(self, capabilities: Json | None = None) -> None:
-        """Open a session, in a revision that has one."""
+        """Open a session if the revision has sessions."""
         self.capabilities = capabilities or {}
         if self.opens:
             self.session = {}
@@ -234,7 +237,7 @@ class HttpTalk(Talk):
             await self.say(note("notifications/initialized"))
 
     async def quiet(self) -> list[Any]:
-        """Nothing comes that is not read."""
+        """Return nothing: over HTTP, all messages are read as they arrive."""
         return []
 
 

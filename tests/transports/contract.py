@@ -1,6 +1,6 @@
-"""What every transport promises, checked on each of them and on both HTTP hosts.
+"""Promises of all transports, tested on each of them and on both HTTP hosts.
 
-What only one transport has is tested in the module of that transport.
+Features of a single transport are tested in its module.
 """
 
 import json
@@ -167,7 +167,7 @@ async def test_calls_are_answered_one_after_the_other(
 
 
 @each_way
-async def test_a_megabyte_each_way(reach: Reach, revision: str) -> None:
+async def test_a_megabyte_passes_each_way(reach: Reach, revision: str) -> None:
     with trio.fail_after(PATIENCE):
         async with reach(Tools().server, revision) as client:
             reply = await client.call_tool("echo", {"text": MEGABYTE})

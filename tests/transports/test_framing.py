@@ -68,7 +68,7 @@ def test_a_trickle_of_single_bytes_gives_the_same_messages(stream):
     ],
     ids=["lf", "crlf", "blank", "bom", "bom-later", "no-newline", "limit", "empty"],
 )
-def test_one_message_a_line(stream, messages):
+def test_each_line_is_a_message(stream, messages):
     assert cut([stream]) == messages
 
 

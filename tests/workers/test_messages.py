@@ -21,7 +21,7 @@ from mcp_trio.workers.messages import (
 )
 
 pytestmark = pytest.mark.skipif(
-    sys.platform == "win32", reason="there are no workers on Windows"
+    sys.platform == "win32", reason="workers are not supported on Windows"
 )
 
 Ends = tuple[socket.socket, socket.socket]

@@ -19,7 +19,7 @@ import trio
 
 from mcp_trio.cli.main import main
 from mcp_trio.cli.run_options import SETTINGS, SWITCHES
-from mcp_trio.cli.worker import be_worker
+from mcp_trio.cli.worker import run_worker
 from mcp_trio.workers.messages import (
     AllMetrics,
     Begin,
@@ -30,10 +30,11 @@ from mcp_trio.workers.messages import (
     Stop,
     WorkerChannel,
 )
-from tests.support.processes import free_port, http_get, until
+from tests.support.ports import free_port
+from tests.support.processes import http_get, until
 
 pytestmark = pytest.mark.skipif(
-    sys.platform == "win32", reason="there are no workers on Windows"
+    sys.platform == "win32", reason="workers are not supported on Windows"
 )
 
 SERVER = """
@@ -58,7 +59,7 @@ def spec(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def import_path() -> Iterator[None]:
-    """Restore the path that a worker takes from its parent."""
+    """Restore the import path, which a worker takes from its parent."""
     before = list(sys.path)
     yield
     sys.path[:] = before
@@ -127,10 +128,10 @@ def test_workers_are_announced_replaced_and_ended(
         until(lambda: metric(port, "mcp_worker_exits_total") == 1)
         until(lambda: metric(port, "mcp_workers") == 1)
         os.kill(os.getpid(), signal.SIGHUP)
-        until(lambda: "all workers are replaced" in caplog.text)
+        until(lambda: "all workers have been replaced" in caplog.text)
         spec.with_name("broken").touch()
         os.kill(os.getpid(), signal.SIGHUP)
-        until(lambda: "the other workers go on" in caplog.text)
+        until(lambda: "keeping the other workers" in caplog.text)
         assert metric(port, "mcp_workers") == 1
 
     def serve() -> int:
@@ -140,7 +141,7 @@ def test_workers_are_announced_replaced_and_ended(
     assert not is_up(port)
     error = capfd.readouterr().err
     assert error.count(f"Serving 'shared' on http://{place}/mcp with 1 worker\n") == 1
-    assert "was killed by SIGKILL; starting another one" in caplog.text
+    assert "was killed by SIGKILL; restarting it" in caplog.text
 
 
 def test_workers_that_cannot_start_end_the_parent(
@@ -191,7 +192,7 @@ def test_a_worker_serves_what_its_parent_says_until_it_is_stopped(spec: Path) ->
         with ours:
             trio.run(be_parent)
 
-    assert run_while(lambda: be_worker([str(theirs.detach())]), act) == 0
+    assert run_while(lambda: run_worker([str(theirs.detach())]), act) == 0
     ready, page, last, end = told
     url = f"http://127.0.0.1:{port}/mcp"
     assert ready == Ready("shared", [url], 2.0)

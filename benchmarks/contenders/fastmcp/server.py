@@ -31,7 +31,7 @@ def make_user(id: int) -> User:
     return User(id=id, name=name, email="user@example.com", active=True, tags=["a"])
 
 
-# A string is structured content to FastMCP as well, unless there is no output schema.
+# Without this option, FastMCP sends a string as structured content too.
 @server.tool(output_schema=None)
 async def add(a: int, b: int) -> str:
     """Add two numbers."""
@@ -84,14 +84,14 @@ async def users(a: int, b: int) -> list[User]:
 
 
 class Address(BaseModel):
-    """Where an order goes."""
+    """An address."""
 
     street: str = Field(min_length=1, max_length=100)
     postcode: str = Field(pattern="^[0-9]{5}$")
 
 
 class Customer(BaseModel):
-    """Who orders."""
+    """A customer."""
 
     name: str = Field(min_length=1, max_length=100)
     address: Address
@@ -131,7 +131,7 @@ validator = Draft202012Validator(ROUTE)
 
 
 class Route(Tool):
-    """A tool with a schema of its own, which it checks itself."""
+    """A tool that has its own schema and validates its arguments."""
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Describe a route."""
@@ -148,14 +148,13 @@ async def grow(ctx: Context) -> str:
     """Add a tool, so that those who listen hear that the list has changed."""
     name = f"grown_{len(await server.list_tools())}"
     add_sum(name)
-    await (
-        ctx.session.send_tool_list_changed()
-    )  # to the session of this request: there is no list of the others
+    # Only to the session of this request, because FastMCP keeps no list of the others.
+    await ctx.session.send_tool_list_changed()
     return name
 
 
 def add_sum(name: str) -> None:
-    """One more tool that adds."""
+    """Add a tool that adds two numbers."""
 
     async def total(a: int, b: int) -> str:
         return str(a + b)
@@ -168,7 +167,7 @@ def add_sum(name: str) -> None:
 
 
 def main(mode: str, port: str = "0") -> None:
-    """Serve as the command line says."""
+    """Serve the transport that the command line names."""
     for number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
         add_sum(f"tool_{number}")
     if mode == "stdio":

@@ -1,4 +1,7 @@
-"""What every floor answers: the same calls, and next to nothing of the protocol. Waiting and blocking cost nothing."""
+"""The answers of all floors: the same tools, with almost no protocol.
+
+The tools `wait` and `block` neither wait nor block.
+"""
 
 import os
 from typing import Any
@@ -9,7 +12,7 @@ encode = msgspec.json.encode
 
 
 class Arguments(msgspec.Struct):
-    """Those of all tools."""
+    """The arguments of all tools."""
 
     a: int = 0
     b: int = 0
@@ -18,13 +21,13 @@ class Arguments(msgspec.Struct):
 
 
 class Meta(msgspec.Struct):
-    """What a floor reads of it."""
+    """The only key of _meta that a floor reads."""
 
     token: int | str | None = msgspec.field(default=None, name="progressToken")
 
 
 class Params(msgspec.Struct):
-    """Those of all methods."""
+    """The parameters of all methods."""
 
     name: str = ""
     arguments: Arguments = msgspec.field(default_factory=Arguments)
@@ -33,7 +36,7 @@ class Params(msgspec.Struct):
 
 
 class Request(msgspec.Struct):
-    """A request, or a notification where there is no id."""
+    """A request, or a notification if it has no id."""
 
     method: str
     id: int | str | None = None
@@ -41,14 +44,17 @@ class Request(msgspec.Struct):
 
 
 decode = msgspec.json.Decoder(Request).decode
-REPLY = b'{"jsonrpc":"2.0","id":%b,"result":{"content":[{"type":"text","text":%b}],"isError":false}}'
+REPLY = (
+    b'{"jsonrpc":"2.0","id":%b,'
+    b'"result":{"content":[{"type":"text","text":%b}],"isError":false}}'
+)
 CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
 
 
 def tool(
     name: str, description: str = "Add two numbers.", **types: str
 ) -> dict[str, Any]:
-    """A tool as a list has it."""
+    """Return a tool for tools/list."""
     properties = {key: {"type": kind} for key, kind in types.items()}
     schema = {"type": "object", "properties": properties, "required": list(types)}
     return {"name": name, "description": description, "inputSchema": schema}
@@ -73,59 +79,56 @@ LISTED = [encode(TOOLS)]
 
 
 def answer(message: bytes) -> list[bytes]:
-    """What goes out for one message: nothing, a reply, or a reply with notifications before it."""
+    """Return the messages that answer a message. The last one is the reply, if any."""
     request = decode(message)
     if request.id is None:
         return []
     if request.method != "tools/call":
-        return [other(request)]
-    called = request.params.arguments
+        return [answer_other(request)]
+    arguments = request.params.arguments
     match request.params.name:
         case "echo":
-            return [REPLY % (encode(request.id), encode(called.text))]
+            return [REPLY % (encode(request.id), encode(arguments.text))]
         case "progress":
             return [
                 *progress(request),
-                REPLY % (encode(request.id), b'"%d"' % called.n),
+                REPLY % (encode(request.id), b'"%d"' % arguments.n),
             ]
         case "grow":
             return [CHANGED, REPLY % (encode(request.id), encode(grow()))]
-    return [REPLY % (encode(request.id), b'"%d"' % (called.a + called.b))]
+    return [REPLY % (encode(request.id), b'"%d"' % (arguments.a + arguments.b))]
 
 
 def progress(request: Request) -> list[bytes]:
-    """The notifications of one call."""
-    told = {
+    """Return the notifications of one call."""
+    params = {
         "progressToken": request.params.meta.token,
         "progress": 0,
         "total": request.params.arguments.n,
     }
     head = {"jsonrpc": "2.0", "method": "notifications/progress"}
     steps = range(1, request.params.arguments.n + 1)
-    return [encode({**head, "params": {**told, "progress": step}}) for step in steps]
+    return [encode({**head, "params": {**params, "progress": step}}) for step in steps]
 
 
 def grow() -> str:
-    """The name of one more tool."""
+    """Add a tool and return its name."""
     name = f"grown_{len(TOOLS)}"
     TOOLS.append(tool(name, **NUMBERS))
     LISTED[0] = encode(TOOLS)
     return name
 
 
-def other(request: Request) -> bytes:
-    """The reply to what is no call."""
+def answer_other(request: Request) -> bytes:
+    """Return the reply to a request that is not a call of a tool."""
     if request.method == "tools/list":
         result = b'{"tools":%b}' % LISTED[0]
     elif request.method == "initialize":
-        capabilities = {"tools": {"listChanged": True}}
-        info = {"name": "floor", "version": "1"}
-        version = request.params.version
         result = encode(
             {
-                "protocolVersion": version,
-                "capabilities": capabilities,
-                "serverInfo": info,
+                "protocolVersion": request.params.version,
+                "capabilities": {"tools": {"listChanged": True}},
+                "serverInfo": {"name": "floor", "version": "1"},
             }
         )
     else:

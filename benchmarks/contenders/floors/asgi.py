@@ -1,4 +1,7 @@
-"""A bare ASGI application under hypercorn, on trio: `asgi.py http|stateless PORT`. A reply is JSON."""
+"""A bare ASGI application under hypercorn, on trio: `asgi.py http|stateless PORT`.
+
+Replies are JSON.
+"""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -37,7 +40,7 @@ async def app(scope: dict[str, Any], receive: Receive, send: Send) -> None:
 
 
 def reply_to(method: str, body: bytes) -> tuple[int, bytes]:
-    """Status and body."""
+    """Return the status and the body of a response."""
     if method != "POST":
         return 405, b""
     replies = answer(body)

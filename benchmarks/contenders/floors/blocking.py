@@ -1,4 +1,4 @@
-"""A blocking loop on standard input and output: `blocking.py stdio`."""
+"""A blocking loop on stdio: `blocking.py stdio`."""
 
 import os
 
@@ -6,15 +6,15 @@ from answers import answer
 
 
 def main() -> None:
-    """Read what is there, write what it takes, until the input ends."""
+    """Answer the messages in each chunk of the input, until it ends."""
     rest = b""
     while chunk := os.read(0, 2**16):
         *lines, rest = (rest + chunk).split(b"\n")
-        out = memoryview(
-            b"".join([reply + b"\n" for line in lines for reply in answer(line)])
-        )
-        while out:
-            out = out[os.write(1, out) :]
+        replies = [reply + b"\n" for line in lines for reply in answer(line)]
+        output = memoryview(b"".join(replies))
+        while output:
+            written = os.write(1, output)
+            output = output[written:]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Bare httptools on trio: `native.py http|stateless PORT`. A reply is JSON: notifications have no way out."""
+"""Bare httptools on trio: `native.py http|stateless PORT`.
+
+Replies are JSON, so notifications are dropped.
+"""
 
 import sys
 from functools import partial
@@ -17,7 +20,7 @@ NOT_ALLOWED = (
 
 
 class Connection:
-    """What the parser tells of one connection, and what goes out on it."""
+    """The parser of one connection, and the responses to send on it."""
 
     def __init__(self) -> None:
         self.parser = httptools.HttpRequestParser(self)
@@ -25,15 +28,18 @@ class Connection:
         self._body: list[bytes] = []
 
     def on_body(self, chunk: bytes) -> None:
-        """Some of a body has come."""
+        """Store a part of a body."""
         self._body.append(chunk)
 
     def on_message_complete(self) -> None:
-        """A request is complete."""
-        body, self._body = b"".join(self._body), []
+        """Answer a request."""
+        body = b"".join(self._body)
+        self._body.clear()
         if self.parser.get_method() != b"POST":
             self.out.append(NOT_ALLOWED)
-        elif replies := answer(body):
+            return
+        replies = answer(body)
+        if replies:
             self.out.append(JSON % (len(replies[-1]), replies[-1]))
         else:
             self.out.append(ACCEPTED)

@@ -1,6 +1,6 @@
 """A trio loop with a task for each message, which waits once: `tasks.py stdio`.
 
-The replies of one turn of the loop leave in one write.
+All replies of one pass of the loop are sent in one write.
 """
 
 import trio
@@ -8,7 +8,7 @@ from answers import answer
 
 
 class Writer:
-    """Joins the replies that are there when it runs."""
+    """Combines the replies of one pass of the loop."""
 
     def __init__(self, stdout: trio.lowlevel.FdStream) -> None:
         self._stdout = stdout
@@ -16,12 +16,12 @@ class Writer:
         self._has_some = trio.Event()
 
     def put(self, replies: list[bytes]) -> None:
-        """Queue what one message is answered with."""
+        """Queue the answers to one message."""
         self._replies += replies
         self._has_some.set()
 
     async def run(self) -> None:
-        """Write, as long as the process lives."""
+        """Write replies until it is cancelled."""
         while True:
             await self._has_some.wait()
             self._has_some = trio.Event()
@@ -31,13 +31,13 @@ class Writer:
 
 
 async def respond(line: bytes, writer: Writer) -> None:
-    """Answer a message after a turn of the loop."""
+    """Answer a message after one pass of the loop."""
     await trio.lowlevel.checkpoint()
     writer.put(answer(line))
 
 
 async def main() -> None:
-    """Read until the input ends."""
+    """Start a task for each message, until the input ends."""
     rest = b""
     stdin = trio.lowlevel.FdStream(0)
     writer = Writer(trio.lowlevel.FdStream(1))

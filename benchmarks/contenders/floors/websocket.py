@@ -1,4 +1,4 @@
-"""A bare trio-websocket echo, with no protocol above it: `websocket.py ws PORT`."""
+"""A bare trio-websocket echo, without a protocol: `websocket.py ws PORT`."""
 
 import sys
 from functools import partial
@@ -8,9 +8,11 @@ from trio_websocket import ConnectionClosed, WebSocketRequest, serve_websocket
 
 
 async def echo(request: WebSocketRequest) -> None:
-    """Send back what comes, until the client goes."""
-    wanted = request.proposed_subprotocols
-    connection = await request.accept(subprotocol=wanted[0] if wanted else None)
+    """Return each message to the client, until it disconnects."""
+    subprotocol = None
+    if request.proposed_subprotocols:
+        subprotocol = request.proposed_subprotocols[0]
+    connection = await request.accept(subprotocol=subprotocol)
     try:
         while True:
             await connection.send_message(await connection.get_message())

@@ -1,4 +1,4 @@
-"""mcp_trio: `server.py stdio` or `server.py http|stateless|stream|ws PORT`, and an HTTP engine."""
+"""mcp_trio: `server.py stdio` or `server.py http|stateless|stream|ws PORT [ENGINE]`."""
 
 import os
 import sys
@@ -81,14 +81,14 @@ async def users(a: int, b: int) -> list[User]:
 
 
 class Address(Struct):
-    """Where an order goes."""
+    """An address."""
 
     street: Annotated[str, Meta(min_length=1, max_length=100)]
     postcode: Annotated[str, Meta(pattern="^[0-9]{5}$")]
 
 
 class Customer(Struct):
-    """Who orders."""
+    """A customer."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     address: Address
@@ -144,7 +144,10 @@ grown = iter(range(sys.maxsize))
 
 
 def main(mode: str, port: str = "0", engine: str = "native") -> None:
-    """Serve as the command line says. With a session, without, in JSON or in a stream: it is always all of these."""
+    """Serve the transport that the command line names.
+
+    Over HTTP, sessions, stateless requests, JSON and event streams work at once.
+    """
     for number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
         server.add_tool(add, name=f"tool_{number}", description="Add two numbers.")
     if mode == "stdio":

@@ -1,4 +1,7 @@
-"""mcp_trio with a tool that becomes a task, over HTTP: `tasks.py PORT TTL`. Tasks wait until `release` is called."""
+"""mcp_trio over HTTP, with a tool that creates tasks: `tasks.py PORT TTL`.
+
+The tasks wait until the tool `release` is called.
+"""
 
 import sys
 from functools import partial
@@ -8,7 +11,8 @@ import trio
 from mcp_trio import Server
 from mcp_trio.extensions.tasks import Tasks
 
-PORT, TTL = int(sys.argv[1]), float(sys.argv[2])
+PORT = int(sys.argv[1])
+TTL = float(sys.argv[2])
 
 server = Server("tasks", "1", extensions=[Tasks(ttl=TTL, most_tasks=10**6)])
 released = trio.Event()
@@ -16,7 +20,7 @@ released = trio.Event()
 
 @server.tool(task="optional")
 async def job(a: int, b: int) -> str:
-    """Add two numbers, once the tasks are released."""
+    """Add two numbers, after the tasks are released."""
     await released.wait()
     return str(a + b)
 
@@ -29,7 +33,7 @@ async def add(a: int, b: int) -> str:
 
 @server.tool
 async def release() -> str:
-    """Let all tasks go on."""
+    """Let all tasks continue."""
     released.set()
     return "released"
 

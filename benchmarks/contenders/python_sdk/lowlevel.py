@@ -1,7 +1,7 @@
-"""The official Python SDK's low-level server, which takes JSON Schemas: `lowlevel.py stdio`.
+"""The official Python SDK's low-level server: `lowlevel.py stdio`.
 
-Its documentation leaves checking arguments to the program, so this one uses jsonschema,
-which the SDK installs.
+It takes JSON Schemas, and leaves the validation of arguments to the program. This one
+uses jsonschema, which the SDK installs.
 """
 
 from typing import Any

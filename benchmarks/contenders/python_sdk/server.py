@@ -1,6 +1,10 @@
-"""The official Python SDK: `server.py stdio` or `server.py http|stateless|stream PORT [asyncio|trio] [json|stream]`.
+"""The official Python SDK.
 
-The last word says what replies are in `http` and `stateless`: JSON, or as they are by default, streams of events.
+    server.py stdio
+    server.py http|stateless|stream PORT [asyncio|trio] [json|stream]
+
+The last argument chooses the replies of `http` and `stateless`: JSON, or event streams,
+which are the SDK's default.
 """
 
 import os
@@ -83,14 +87,14 @@ async def users(a: int, b: int) -> list[User]:
 
 
 class Address(BaseModel):
-    """Where an order goes."""
+    """An address."""
 
     street: str = Field(min_length=1, max_length=100)
     postcode: str = Field(pattern="^[0-9]{5}$")
 
 
 class Customer(BaseModel):
-    """Who orders."""
+    """A customer."""
 
     name: str = Field(min_length=1, max_length=100)
     address: Address
@@ -119,15 +123,15 @@ async def grow(ctx: Context) -> str:
     """Add a tool, so that those who listen hear that the list has changed."""
     name = f"grown_{len(await server.list_tools())}"
     server.add_tool(add, name=name, structured_output=False)
-    await ctx.notify_tools_changed()  # to those who have subscribed
-    await (
-        ctx.session.send_tool_list_changed()
-    )  # to the session of this request: the SDK keeps no list of the others
+    # To all subscribers.
+    await ctx.notify_tools_changed()
+    # Only to the session of this request, because the SDK keeps no list of the others.
+    await ctx.session.send_tool_list_changed()
     return name
 
 
 def serve_http(mode: str, port: int, backend: str, replies: str) -> None:
-    """Serve on this machine alone, with as little said as the SDK lets one."""
+    """Serve on the loopback interface, without logging requests."""
     json_response = "stream" not in (mode, replies)
     app = server.streamable_http_app(
         json_response=json_response, stateless_http=mode == "stateless"
@@ -150,19 +154,14 @@ def serve_http(mode: str, port: int, backend: str, replies: str) -> None:
     from hypercorn.config import Config
     from hypercorn.trio import serve
 
-    trio.run(
-        partial(
-            serve,
-            app,
-            Config.from_mapping(bind=[f"127.0.0.1:{port}"], loglevel="WARNING"),
-        )
-    )  # type: ignore[arg-type]
+    config = Config.from_mapping(bind=[f"127.0.0.1:{port}"], loglevel="WARNING")
+    trio.run(partial(serve, app, config))  # type: ignore[arg-type]
 
 
 def main(
     mode: str, port: str = "0", backend: str = "asyncio", replies: str = "json"
 ) -> None:
-    """Serve as the command line says."""
+    """Serve the transport that the command line names."""
     for number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
         server.add_tool(
             add,

@@ -112,14 +112,14 @@ async def users(args: Numbers) -> Users:
 
 
 class Address(BaseModel):
-    """Where an order goes."""
+    """An address."""
 
     street: str = Field(min_length=1, max_length=100)
     postcode: str = Field(pattern="^[0-9]{5}$")
 
 
 class Customer(BaseModel):
-    """Who orders."""
+    """A customer."""
 
     name: str = Field(min_length=1, max_length=100)
     address: Address
@@ -134,7 +134,7 @@ class Item(BaseModel):
 
 
 class Order(BaseModel):
-    """What is ordered."""
+    """An order."""
 
     customer: Customer
     items: list[Item] = Field(min_length=1, max_length=20)
@@ -148,7 +148,7 @@ async def order(args: Order) -> str:
 
 
 class Route(BaseModel):
-    """The schema of `route`: a tool takes models only."""
+    """The arguments of `route`, because a tool only accepts models."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -165,7 +165,7 @@ async def route(args: Route) -> str:
 
 
 def main(mode: str, port: str = "0") -> None:
-    """Serve as the command line says."""
+    """Serve the transport that the command line names."""
     for number in range(int(os.environ.get("BENCH_TOOLS", "0"))):
         registry.tool(add, name=f"tool_{number}", description="Add two numbers.")
     if mode == "stdio":

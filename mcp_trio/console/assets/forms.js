@@ -1,5 +1,5 @@
-// Forms out of JSON Schemas. A field is {element, read, fill, fault}: `read` gives its value, undefined for none, and throws
-// a Fault where there is something that cannot be sent; `fault(path, text)` shows an error at the place of a path.
+// Forms for JSON Schemas. A field is {element, read, fill, fault}: `read` returns its value, or undefined for none, and throws
+// a Fault if the value cannot be sent; `fault(path, text)` shows an error at the field with this path.
 
 let numbers = 0;
 
@@ -9,7 +9,7 @@ export class Fault extends Error {
     this.field = field;
   }
 
-  // Say it where it belongs.
+  // Show the error at its field.
   show() {
     this.field.fault([], this.message);
     this.field.focus();
@@ -27,7 +27,7 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// A schema without the indirections: $ref within the document, allOf of one, null as an option.
+// Resolve references: $ref within the document, and allOf with a single schema.
 
 function resolved(schema, root, depth = 0) {
   if (typeof schema !== "object" || schema === null || depth > 20) return {};
@@ -54,7 +54,7 @@ function options(schema, root) {
     .map((option) => ({ ...common, ...option, ...(preset === undefined || preset === null ? {} : { default: preset }) }));
 }
 
-// The values that a schema names one by one, each with its title; null where it does not.
+// The values that a schema enumerates, each with its title; null if it does not.
 function choices(schema) {
   if (schema.enum) return schema.enum.map((value, at) => [value, schema.enumNames?.[at] ?? shown(value)]);
   const titled = schema.oneOf ?? schema.anyOf;
@@ -67,7 +67,7 @@ function choices(schema) {
 const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
 const LONG = /(^|_)(text|body|content|query|sql|message|prompt|code|html|css|markdown|notes?|description|script)$/i;
 
-// One field, whatever its schema is
+// The field for a schema
 
 export function field(schema, about, root = schema) {
   const depth = about.depth ?? 0;
@@ -87,7 +87,7 @@ export function field(schema, about, root = schema) {
   return raw(plain, about);
 }
 
-// A place for what is wrong, which is there when something is.
+// An element for an error message, which is hidden while there is none.
 export function complaint(tag, attributes) {
   const element = make(tag, { ...attributes, hidden: true });
   const complain = (text) => {
@@ -97,7 +97,7 @@ export function complaint(tag, attributes) {
   return { element, complain };
 }
 
-// What every field has: a label, a description, a place for what is wrong with it.
+// The parts of every field: a label, a description, and an element for an error message.
 function framed(schema, about, input, kind, read, fill) {
   const id = `field-${++numbers}`;
   input.id = id;
@@ -140,7 +140,7 @@ function number(schema, about) {
   const read = () => {
     if (input.value === "") return undefined;
     const value = Number(input.value);
-    if (Number.isInteger(value) && !Number.isSafeInteger(value)) throw new Fault("this is too large to be sent exactly", made);
+    if (Number.isInteger(value) && !Number.isSafeInteger(value)) throw new Fault("this number is too large to be sent exactly", made);
     return value;
   };
   const made = framed(schema, about, input, range(schema), read, (value) => (input.value = value ?? ""));
@@ -168,7 +168,7 @@ function text(schema, about) {
   return made;
 }
 
-// What the server proposes while one types.
+// Completions from the server while the user types.
 function suggestions(input, complete) {
   const known = make("datalist", { id: `known-${++numbers}` });
   input.setAttribute("list", known.id);
@@ -206,7 +206,7 @@ function constant(schema, about) {
   return framed(schema, about, input, "always", () => (about.required ? schema.const : undefined), () => {});
 }
 
-// Anything else is written as JSON.
+// Any other value is edited as JSON.
 
 export function raw(schema, about) {
   const input = make("textarea", { class: "json", rows: about.rows ?? 3, required: about.required, spellcheck: "false" });
@@ -215,7 +215,7 @@ export function raw(schema, about) {
     try {
       return JSON.parse(input.value);
     } catch (problem) {
-      throw new Fault(`this is no JSON: ${problem.message}`, made);
+      throw new Fault(`expected JSON: ${problem.message}`, made);
     }
   };
   const fill = (value) => (input.value = value === undefined ? "" : JSON.stringify(value, null, 2));
@@ -224,7 +224,7 @@ export function raw(schema, about) {
   return made;
 }
 
-// Fields that hold others
+// Fields that contain others
 
 function fieldset(schema, about, ...children) {
   const note = schema.description && make("div", { class: "note" }, schema.description);
@@ -309,7 +309,7 @@ function list(schema, about, root) {
   };
 }
 
-// Some of a few values
+// A choice of several values from a list
 function several(schema, named, about) {
   const boxes = named.map(([, title]) => [make("input", { type: "checkbox" }), title]);
   const frame = fieldset(schema, about, ...boxes.map(([box, title]) => make("label", { class: "check" }, box, title)));
@@ -362,7 +362,7 @@ function alternation(schema, alternatives, about, root) {
   };
 }
 
-// The whole form of an object's schema, with the switch to JSON
+// The whole form for an object's schema, which can be switched to JSON
 
 export function wholeForm(schema, { completes } = {}) {
   const root = schema ?? {};
@@ -393,7 +393,7 @@ export function wholeForm(schema, { completes } = {}) {
     read: () => current().read() ?? {},
     focus: () => current().focus(),
     forget: () => current().fault([], null),
-    // Show an error of the server's where its `$.path` says; false where there is no such field.
+    // Show an error from the server at the field of its `$.path`. Returns false if there is no such field.
     blame(text) {
       const path = pathOf(text);
       const found = path.length > 0 && current().fault(path, text);

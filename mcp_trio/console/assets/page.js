@@ -1,12 +1,12 @@
-// The console's page: what the server offers, forms for it, what came of it, and every message that passes.
-// It speaks to its own backend alone: one response that does not end, of JSON by line, and POSTs.
+// The console's page: the features of the server, forms to use them, results, and all messages.
+// It only talks to its own backend: it reads one endless response, with a JSON object per line, and sends POSTs.
 
 import { Fault, complaint, field, group, make, raw, wholeForm } from "./forms.js";
 import { asWire, content, json, plain, result, value } from "./results.js";
 import { TaskList } from "./tasks.js";
 
-// The token comes in the address that was printed. It must stay neither in the address bar nor in the history. The tab
-// remembers it, so that the page can be loaded again.
+// The token is in the URL that was printed. It must not stay in the address bar or in the history. The tab stores it, so
+// that the page can be reloaded.
 const given = new URLSearchParams(location.search).get("token");
 if (given !== null) {
   sessionStorage.setItem("token", given);
@@ -17,13 +17,13 @@ const MOST_ROWS = 2000;
 const $ = (id) => document.getElementById(id);
 const headers = { Authorization: `Bearer ${token}` };
 
-// What is known of this page's client
+// The state of this page's client
 
-let page = null; // its name, from when it is open
+let page = null; // its id, while it is open
 let own = 0; // the number of its conversation
 let server = {};
-let life = null; // what ends the connection
-const calls = new Map(); // those under way: key -> what hears of them
+let connection = null; // the AbortController of the current connection
+const calls = new Map(); // the calls in progress: key -> {done, progress}
 let numbers = 0;
 
 function say(text) {
@@ -37,11 +37,11 @@ function connected(state, text) {
 
 // The connection
 
-async function live(revision) {
-  life?.abort();
-  const mine = (life = new AbortController());
+async function connect(revision) {
+  connection?.abort();
+  const mine = (connection = new AbortController());
   connected("", "connecting");
-  let why = "the server has gone";
+  let why = "the server closed the connection";
   try {
     const response = await fetch(`events?revision=${encodeURIComponent(revision ?? "")}`, { headers, signal: mine.signal });
     if (!response.ok) {
@@ -49,20 +49,20 @@ async function live(revision) {
       return;
     }
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let begun = "";
+    let incomplete = "";
     for (let { value: chunk, done } = await reader.read(); !done; { value: chunk, done } = await reader.read()) {
-      const lines = (begun + chunk).split("\n");
-      begun = lines.pop();
-      for (const line of lines) if (line) hear(JSON.parse(line));
+      const lines = (incomplete + chunk).split("\n");
+      incomplete = lines.pop();
+      for (const line of lines) if (line) receive(JSON.parse(line));
     }
   } catch (problem) {
     if (mine.signal.aborted) return;
   } finally {
-    if (life === mine) lost(why);
+    if (connection === mine) disconnected(why);
   }
 }
 
-function lost(why) {
+function disconnected(why) {
   page = null;
   connected("lost", `not connected: ${why}`);
   say(`Not connected: ${why}. Reload the page to try again.`);
@@ -70,38 +70,38 @@ function lost(why) {
   ask();
 }
 
-function hear(told) {
-  if (told.row) pass(told.row);
-  else if (told.done) calls.get(told.done)?.done(told);
-  else if (told.asked) ask(told);
-  else if (told.settled) settle(told.settled);
-  else if (told.missed) gap(told.missed);
-  else if (told.revisions) revisions(told.revisions);
-  else if (told.opened) opened(told);
-  else if (told.refused) refused(told.refused);
+function receive(event) {
+  if (event.row) receiveMessage(event.row);
+  else if (event.done) calls.get(event.done)?.done(event);
+  else if (event.asked) ask(event);
+  else if (event.settled) settle(event.settled);
+  else if (event.missed) gap(event.missed);
+  else if (event.revisions) revisions(event.revisions);
+  else if (event.opened) opened(event);
+  else if (event.refused) refused(event.refused);
 }
 
-// The revision that the tab remembers may be the reason.
+// The reason may be the revision that the tab has stored.
 function refused(why) {
   sessionStorage.removeItem("revision");
-  lost(why);
+  disconnected(why);
 }
 
-async function post(act, wanted) {
-  const body = JSON.stringify({ page, ...wanted });
-  const response = await fetch(act, { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body });
+async function post(command, fields) {
+  const body = JSON.stringify({ page, ...fields });
+  const response = await fetch(command, { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body });
   if (!response.ok) throw new Error((await response.text()).trim());
 }
 
-// The same, where nothing waits for it
-const tell = (act, wanted) => post(act, wanted).catch((problem) => say(problem.message));
+// Post a command without waiting for it
+const postSoon = (command, fields) => post(command, fields).catch((problem) => say(problem.message));
 
-// One request: a promise of {result}, {error} or {cancelled}. `progress` hears how far it is.
+// One request: a promise of {result}, {error} or {cancelled}. `progress` is called with its progress.
 function request(method, params = {}, { key = `call-${++numbers}`, progress } = {}) {
   return new Promise((resolve) => {
-    const done = (told) => {
+    const done = (outcome) => {
       calls.delete(key);
-      resolve(told);
+      resolve(outcome);
     };
     calls.set(key, { done, progress });
     if (page === null) done({ error: { message: "not connected" } });
@@ -109,7 +109,7 @@ function request(method, params = {}, { key = `call-${++numbers}`, progress } = 
   });
 }
 
-async function listed(method, name) {
+async function listAll(method, name) {
   const items = [];
   const params = {};
   do {
@@ -125,19 +125,19 @@ function revisions(names) {
   if ($("revision").options.length !== names.length) $("revision").replaceChildren(...[...names].sort().reverse().map((name) => make("option", {}, name)));
 }
 
-function opened(told) {
-  page = told.opened.page;
-  own = told.opened.talk;
-  server = told.server ?? {};
-  $("revision").value = told.opened.revision;
+function opened(event) {
+  page = event.opened.page;
+  own = event.opened.talk;
+  server = event.server ?? {};
+  $("revision").value = event.opened.revision;
   connected("open", "connected");
-  introduce().then(() => {
+  showServer().then(() => {
     tasks.connected();
-    return offers();
+    return loadFeatures();
   });
 }
 
-async function introduce() {
+async function showServer() {
   let info = server.serverInfo;
   if (!info) {
     const { result: found } = await request("server/discover");
@@ -149,7 +149,7 @@ async function introduce() {
   $("about").textContent = [`${info.name} ${info.version ?? ""}`.trim(), server.instructions].filter(Boolean).join(". ");
 }
 
-// What is offered
+// Features
 
 const KINDS = [
   { kind: "tool", title: "Tools", feature: "tools", method: "tools/list", list: "tools", key: "name" },
@@ -160,12 +160,12 @@ const KINDS = [
 let offered = [];
 let chosen = null;
 
-async function offers() {
+async function loadFeatures() {
   const features = server.capabilities ?? {};
-  // In the first revision the templates stand beside the resources.
+  // In the first revision, templates are listed with the resources.
   const isFirst = $("revision").selectedIndex === $("revision").options.length - 1;
   const methodOf = ({ kind, method }) => (kind === "template" && isFirst ? "resources/list" : method);
-  const found = await Promise.all(KINDS.map((kind) => (features[kind.feature] ? listed(methodOf(kind), kind.list) : [])));
+  const found = await Promise.all(KINDS.map((kind) => (features[kind.feature] ? listAll(methodOf(kind), kind.list) : [])));
   offered = KINDS.map((kind, at) => ({ ...kind, items: found[at] }));
   show();
   if (!chosen && offered[0].items.length) choose(offered[0], offered[0].items[0]);
@@ -180,7 +180,7 @@ function show() {
     .filter(([, items]) => items.length)
     .flatMap(([kind, items]) => [make("h2", {}, `${kind.title} (${items.length})`), make("ul", {}, ...items.map((item) => offer(kind, item)))]);
   const focused = $("offers").contains(document.activeElement) && document.activeElement.dataset.name;
-  $("offers").replaceChildren(...(groups.length ? groups : [make("p", { class: "hint" }, "Nothing")]));
+  $("offers").replaceChildren(...(groups.length ? groups : [make("p", { class: "hint" }, "Nothing found")]));
   if (focused) [...$("offers").querySelectorAll("button")].find((button) => button.dataset.name === focused)?.focus();
 }
 
@@ -194,7 +194,7 @@ function offer(kind, item) {
 
 $("find").addEventListener("input", show);
 
-// What is chosen: its form
+// The selected feature, and its form
 
 function choose(kind, item, moves = false) {
   chosen = `${kind.kind} ${item[kind.key]}`;
@@ -209,11 +209,11 @@ function choose(kind, item, moves = false) {
 function heading(kind, item) {
   const notes = item.annotations ?? {};
   const badges = [
-    notes.readOnlyHint === true && "only reads",
-    notes.readOnlyHint === false && "changes things",
-    notes.destructiveHint === true && "may destroy",
-    notes.idempotentHint === true && "again is the same",
-    notes.openWorldHint === true && "reaches outside",
+    notes.readOnlyHint === true && "read-only",
+    notes.readOnlyHint === false && "makes changes",
+    notes.destructiveHint === true && "destructive",
+    notes.idempotentHint === true && "idempotent",
+    notes.openWorldHint === true && "open world",
     item.mimeType,
   ].filter(Boolean);
   const name = item[kind.key];
@@ -226,7 +226,7 @@ function heading(kind, item) {
   ];
 }
 
-// A form that sends its value; `send` gives a promise of an error's text that belongs to a field, or of nothing.
+// A form that sends its value. `send` returns a promise: the text of an error that belongs to a field, or nothing.
 function formOf(schema, label, send, about) {
   const fields = wholeForm(schema, about);
   const { element: problem, complain } = complaint("p", { class: "problem", role: "alert" });
@@ -258,14 +258,14 @@ function formOf(schema, label, send, about) {
   return form;
 }
 
-// Whether a text says that arguments are wrong, and where
+// Return an error text if it names the path of a wrong argument
 const blames = (text) => (/\$[.[]/.test(text ?? "") ? text : null);
 
 function toolForm(tool) {
   const send = async (given) => {
-    const told = await run(tool.title ?? tool.name, "tools/call", { name: tool.name, arguments: given }, given);
-    const text = told.error?.message ?? (told.result?.isError && told.result.content?.map((item) => item.text ?? "").join("\n"));
-    return blames(text) ?? blames(told.error?.data?.reason);
+    const outcome = await run(tool.title ?? tool.name, "tools/call", { name: tool.name, arguments: given }, given);
+    const text = outcome.error?.message ?? (outcome.result?.isError && outcome.result.content?.map((item) => item.text ?? "").join("\n"));
+    return blames(text) ?? blames(outcome.error?.data?.reason);
   };
   return formOf(tool.inputSchema, "Call", send);
 }
@@ -278,7 +278,7 @@ function resourceForm(item) {
   return formOf({ type: "object", properties: {}, additionalProperties: false }, "Read", () => read(item.uri).then(() => null));
 }
 
-// The variables of a URI template, of its simple kinds (RFC 6570)
+// The variables of a URI template, in its simple forms (RFC 6570)
 const VARIABLE = /\{([+#./;?&]?)([^}]+)\}/g;
 
 const variables = (names) => names.split(",").map((name) => name.replace(/[*]$|:\d+$/, ""));
@@ -325,13 +325,13 @@ function templateForm(item) {
 
 function promptForm(item) {
   const send = async (given) => {
-    const told = await run(item.title ?? item.name, "prompts/get", { name: item.name, arguments: given }, given);
-    return blames(told.error?.message);
+    const outcome = await run(item.title ?? item.name, "prompts/get", { name: item.name, arguments: given }, given);
+    return blames(outcome.error?.message);
   };
   return textsForm("Get", item.arguments ?? [], { type: "ref/prompt", name: item.name }, send);
 }
 
-// A call, from its beginning to what came of it
+// A call, from its start to its result
 
 async function run(title, method, params, given) {
   const key = `call-${++numbers}`;
@@ -347,7 +347,7 @@ async function run(title, method, params, given) {
   let task = null; // its id, once the call has become a task
   cancel.addEventListener("click", () => {
     cancel.disabled = true;
-    if (task === null) tell("cancel", { key });
+    if (task === null) postSoon("cancel", { key });
     else tasks.cancel(task);
   });
   const progress = ({ progress: far, total, message }) => {
@@ -357,11 +357,11 @@ async function run(title, method, params, given) {
   };
   say(`${title}: running`);
   const began = performance.now();
-  let told = await request(method, params, { key, progress });
-  if (told.result?.resultType === "task") {
-    task = told.result.taskId;
-    if (cancel.disabled) tasks.cancel(task); // too late for the request
-    told = await tasks.follow(told.result, title, ({ status, statusMessage }) => {
+  let outcome = await request(method, params, { key, progress });
+  if (outcome.result?.resultType === "task") {
+    task = outcome.result.taskId;
+    if (cancel.disabled) tasks.cancel(task); // the cancellation came too late for the request
+    outcome = await tasks.follow(outcome.result, title, ({ status, statusMessage }) => {
       state.textContent = `task: ${status.replace("_", " ")}`;
       step.textContent = statusMessage ?? "";
     });
@@ -370,39 +370,39 @@ async function run(title, method, params, given) {
   const hadFocus = running.contains(document.activeElement);
   running.remove();
   article.setAttribute("aria-busy", "false");
-  finish(article, state, told, method, took < 1000 ? `${Math.round(took)} ms` : `${(took / 1000).toFixed(1)} s`);
+  finish(article, state, outcome, method, took < 1000 ? `${Math.round(took)} ms` : `${(took / 1000).toFixed(1)} s`);
   say(`${title}: ${state.textContent}`);
   if (hadFocus) article.querySelector("h3").focus();
   while ($("results").childElementCount > 100) $("results").lastElementChild.remove();
-  return told;
+  return outcome;
 }
 
-function finish(article, state, told, method, took) {
-  const failed = told.error || told.result?.isError;
+function finish(article, state, outcome, method, took) {
+  const failed = outcome.error || outcome.result?.isError;
   article.classList.toggle("failed", Boolean(failed));
-  if (told.cancelled) {
+  if (outcome.cancelled) {
     state.textContent = `cancelled after ${took}`;
-  } else if (told.error) {
-    const { code, message, data } = told.error;
+  } else if (outcome.error) {
+    const { code, message, data } = outcome.error;
     state.textContent = `✖ error after ${took}`;
     article.append(make("p", { class: "problem text" }, code === undefined || code === null ? message : `${message} (${code})`));
     if (data !== undefined && data !== null) article.append(value(data, "Data"));
   } else {
-    state.textContent = told.result.isError ? `⚠ the tool reports an error, after ${took}` : `✔ done in ${took}`;
-    article.append(...result(method, told.result, read).filter(Boolean), asWire(told.result));
+    state.textContent = outcome.result.isError ? `⚠ tool error after ${took}` : `✔ done in ${took}`;
+    article.append(...result(method, outcome.result, read).filter(Boolean), asWire(outcome.result));
   }
 }
 
 // Questions, one at a time
 
 const questions = [];
-const asked = new Map(); // what was asked over the wire: its id -> its params, as text
+const asked = new Map(); // the questions in messages: request id -> params, as text
 let current = null;
 
-// `told` may have `respond`, which takes the answer in place of the server.
-function ask(told) {
-  const isKnown = told && [current, ...questions].some((question) => question?.asked === told.asked);
-  if (told && !isKnown) questions.push(told);
+// `added` may have a function `respond`, which is called with the answer instead of posting it.
+function ask(added) {
+  const isKnown = added && [current, ...questions].some((question) => question?.asked === added.asked);
+  if (added && !isKnown) questions.push(added);
   if (page === null) questions.length = 0;
   if (current && page === null) close();
   if (current || !questions.length) return;
@@ -425,11 +425,11 @@ function settle(key) {
   if (current?.asked === key) close();
 }
 
-// The server does not want to know any more.
+// The server has cancelled its question.
 function withdraw(id) {
-  const about = asked.get(id);
-  const one = [current, ...questions].find((question) => question && JSON.stringify(question.params) === about);
-  if (one) tell("answer", { key: one.asked, result: null });
+  const params = asked.get(id);
+  const one = [current, ...questions].find((question) => question && JSON.stringify(question.params) === params);
+  if (one) postSoon("answer", { key: one.asked, result: null });
 }
 
 function close() {
@@ -440,7 +440,7 @@ function close() {
 
 function answer(given) {
   if (current.respond) current.respond(given);
-  else tell("answer", { key: current.asked, result: given });
+  else postSoon("answer", { key: current.asked, result: given });
   close();
 }
 
@@ -471,7 +471,7 @@ function put(title, fields, made) {
 
 function elicit({ requestedSchema }) {
   current.fields = wholeForm({ additionalProperties: false, ...requestedSchema });
-  put("The server asks you", [current.fields.element], (given) => ({ action: "accept", content: given }));
+  put("The server asks for your input", [current.fields.element], (given) => ({ action: "accept", content: given }));
 }
 
 function visit({ url }) {
@@ -486,20 +486,20 @@ function sample(params) {
     return make("div", { class: "box" }, make("strong", {}, message.role), ...pieces.map((piece) => content(piece, () => {})));
   });
   const { messages: _, ...rest } = params;
-  current.fields = group({ properties: { text: { type: "string", title: "What the model is to have said" }, model: { type: "string", title: "Name of the model", default: "a person" } }, required: ["text", "model"] }, { isTop: true });
+  current.fields = group({ properties: { text: { type: "string", title: "The model's reply" }, model: { type: "string", title: "Name of the model", default: "a person" } }, required: ["text", "model"] }, { isTop: true });
   const made = ({ text, model }) => ({ role: "assistant", content: { type: "text", text }, model, stopReason: "endTurn" });
-  put("The server asks for a model's words", [...messages, value(rest, "Asked for"), current.fields.element], made);
+  put("The server asks for a model's reply", [...messages, value(rest, "Request"), current.fields.element], made);
 }
 
 function roots() {
-  current.fields = field({ type: "string", title: "Folders, as file:// URIs, one a line", maxLength: 100000 }, { name: "roots" });
+  current.fields = field({ type: "string", title: "Folders, as file:// URIs, one per line", maxLength: 100000 }, { name: "roots" });
   const made = (text) => ({ roots: (text ?? "").split("\n").map((uri) => uri.trim()).filter(Boolean).map((uri) => ({ uri })) });
   put("The server asks for the folders that it may work in", [current.fields.element], made);
 }
 
 function other(params) {
   current.fields = raw({}, { label: "The result", rows: 6, required: true });
-  put(`The server asks: ${current.method}`, [value(params, "Asked for"), current.fields.element], (given) => given);
+  put(`The server asks: ${current.method}`, [value(params, "Request"), current.fields.element], (given) => given);
 }
 
 // Tasks
@@ -519,26 +519,26 @@ const tasks = new TaskList(
 
 // Messages
 
-let paused = null; // what has come since
+let paused = null; // the messages since then
 let isFiltering = 0;
-let latest = 0; // the number of the last message; a new connection begins with those that are known
+let latest = 0; // the number of the last message; a new connection repeats the ones before it
 
-const waiting = new Map(); // requests without an answer: what each is called
+const waiting = new Map(); // the titles of requests without a reply
 
-// What a message is called: its method and what it is about; of an answer, what it answers.
-function words(row, message) {
+// The title of a message: its method and its subject, or the title of the request that it replies to.
+function titleOf(row, message) {
   if (Array.isArray(message)) return `batch of ${message.length}`;
-  if (typeof message !== "object" || message === null) return "no message";
+  if (typeof message !== "object" || message === null) return "not a message";
   const { id, method, params, error, result: given } = message;
   const number = id === undefined || id === null ? "" : ` #${id}`;
   if (method) {
     const { name: subject, uri, requestId, progressToken, level, ref, progress, total } = params ?? {};
     const far = progress === undefined ? undefined : `${progress}${total === undefined ? "" : ` of ${total}`}`;
     const about = subject ?? uri ?? requestId ?? far ?? progressToken ?? level ?? ref?.name ?? ref?.uri ?? "";
-    const called = `${method} ${about}`.trim();
-    if (number) waiting.set(`${row.talk} ${row.from} ${id}`, called);
+    const title = `${method} ${about}`.trim();
+    if (number) waiting.set(`${row.talk} ${row.from} ${id}`, title);
     if (waiting.size > MOST_ROWS) waiting.delete(waiting.keys().next().value);
-    return called + number;
+    return title + number;
   }
   const asked = `${row.talk} ${row.from === "client" ? "server" : "client"} ${id}`;
   const of = waiting.has(asked) ? ` of ${waiting.get(asked)}` : "";
@@ -549,31 +549,31 @@ function words(row, message) {
   return `${kinds[given?.resultType] ?? "result"}${of}${number}`;
 }
 
-function pass(row) {
+function receiveMessage(row) {
   if (row.number <= latest) return;
   latest = row.number;
-  const message = row.head ?? json(row.text); // of a long one the text is only the beginning
-  if (row.talk === own && row.from === "server") follow(message);
-  tasks.hear(row, message);
+  const message = row.head ?? json(row.text); // the text of a long message is truncated
+  if (row.talk === own && row.from === "server") handleMessage(message);
+  tasks.receive(row, message);
   if (paused) paused.push([row, message]);
   else add(row, message);
   if (paused?.length > MOST_ROWS) paused.shift();
   count();
 }
 
-// What this page's own client is told
-function follow(message) {
+// Act on a message from the server to this page's own client
+function handleMessage(message) {
   const { progressToken, ...far } = message?.params ?? {};
   if (message?.method && message.id !== undefined) asked.set(message.id, JSON.stringify(message.params ?? {}));
   if (message?.method === "notifications/cancelled") withdraw(message.params?.requestId);
   if (message?.method === "notifications/progress") calls.get(progressToken)?.progress?.(far);
-  if (/^notifications\/(tools|resources|prompts)\/list_changed$/.test(message?.method)) offers();
+  if (/^notifications\/(tools|resources|prompts)\/list_changed$/.test(message?.method)) loadFeatures();
 }
 
 function add(row, message) {
   const isAtEnd = $("rows").scrollTop + $("rows").clientHeight > $("rows").scrollHeight - 40;
-  know(row);
-  const what = words(row, message);
+  addConversation(row);
+  const what = titleOf(row, message);
   const time = new Date(row.at * 1000);
   const stamp = `${time.toLocaleTimeString([], { hour12: false })}.${String(time.getMilliseconds()).padStart(3, "0")}`;
   const way = row.from === "client" ? "→ to the server" : "← from the server";
@@ -585,7 +585,7 @@ function add(row, message) {
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
     const shown = row.head || message === undefined ? row.text : JSON.stringify(message, null, 2);
-    details.append(plain(shown), row.head ? make("p", { class: "hint" }, `This is the beginning of ${row.size} bytes; a saved trace has them all.`) : "");
+    details.append(plain(shown), row.head ? make("p", { class: "hint" }, `Only the beginning of ${row.size} bytes is shown; a saved trace contains all of them.`) : "");
   });
   item.hidden = !fits(item);
   $("rows").append(item);
@@ -594,12 +594,12 @@ function add(row, message) {
 }
 
 function gap(missed) {
-  $("rows").append(make("li", { class: "gap" }, `${missed} messages passed before, or faster than this page could show`));
+  $("rows").append(make("li", { class: "gap" }, `${missed} messages are missing: they are too old, or arrived too fast to be shown`));
 }
 
 const name = (row) => (row.talk === own ? "this page" : row.client || `client ${row.talk}`);
 
-function know(row) {
+function addConversation(row) {
   const known = [...$("talks").options].find((option) => option.value === String(row.talk));
   const label = `${row.talk}: ${name(row)}, ${row.transport}`;
   if (!known) $("talks").append(make("option", { value: row.talk }, label));
@@ -630,7 +630,7 @@ function count() {
     isCounting = false;
     const items = [...$("rows").children];
     const visible = items.filter((item) => !item.hidden).length;
-    $("shown").textContent = `${visible === items.length ? visible : `${visible} of ${items.length}`}${paused ? `, ${paused.length} wait` : ""}`;
+    $("shown").textContent = `${visible === items.length ? visible : `${visible} of ${items.length}`}${paused ? `, ${paused.length} waiting` : ""}`;
   });
 }
 
@@ -655,14 +655,14 @@ $("save").addEventListener("click", async () => {
   const file = `conversation-${talk}.jsonl`;
   make("a", { href: address, download: file }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10000);
-  return say(`Saved as ${file}; python -m mcp_trio replay ${file} SPEC replays it.`);
+  return say(`Saved as ${file}. To replay it: python -m mcp_trio replay ${file} SPEC`);
 });
 
-// The theme, and the beginning
+// The theme, and starting the page
 
-function theme(wanted) {
-  document.documentElement.dataset.theme = wanted;
-  $("theme").value = wanted;
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  $("theme").value = name;
 }
 
 $("theme").addEventListener("change", () => {
@@ -672,15 +672,15 @@ $("theme").addEventListener("change", () => {
 $("revision").addEventListener("change", () => {
   for (const call of [...calls.values()]) call.done({ cancelled: true });
   chosen = null;
-  $("chosen").replaceChildren(); // a form of the conversation that has ended sends nothing
+  $("chosen").replaceChildren(); // the form belongs to the previous conversation
   sessionStorage.setItem("revision", $("revision").value);
-  live($("revision").value);
+  connect($("revision").value);
 });
-// A browser keeps six connections to one place, and each page holds one: of a sixth page nothing would get through.
+// A browser opens at most six connections to one host, and each page keeps one, so requests of a sixth page would wait.
 async function isRoom() {
   for (let number = 0; navigator.locks && number < 5; number += 1) {
-    const isMine = await new Promise((tell) => {
-      navigator.locks.request(`page ${number}`, { ifAvailable: true }, (lock) => (tell(Boolean(lock)), lock && new Promise(() => {})));
+    const isMine = await new Promise((resolve) => {
+      navigator.locks.request(`page ${number}`, { ifAvailable: true }, (lock) => (resolve(Boolean(lock)), lock && new Promise(() => {})));
     });
     if (isMine) return true;
   }
@@ -688,5 +688,5 @@ async function isRoom() {
 }
 
 theme(localStorage.getItem("theme") ?? "");
-if (await isRoom()) live(sessionStorage.getItem("revision"));
-else lost("this browser has five pages of this console open already; close one");
+if (await isRoom()) connect(sessionStorage.getItem("revision"));
+else disconnected("this browser already has five pages of this console open; close one");

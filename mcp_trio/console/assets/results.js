@@ -1,4 +1,4 @@
-// What is answered, shown as what it is. Nothing in it is ever read as HTML.
+// Show results according to their types. Nothing in them is ever parsed as HTML.
 
 import { make } from "./forms.js";
 
@@ -13,11 +13,11 @@ const size = (count) => (count < 1024 ? `${count} bytes` : count < 1024 ** 2 ? `
 export const plain = (text, attributes = {}) => make("pre", { tabindex: 0, ...attributes }, text);
 export const folded = (title, ...children) => make("details", { class: "more" }, make("summary", {}, title), ...children);
 
-// A value: a table where it is one, else a tree
+// A value: a table if it has rows, or else a tree
 
 export function value(given, label = "Structured content") {
   const keys = isScalar(given) || Array.isArray(given) ? [] : Object.keys(given);
-  if (keys.length === 1 && keys[0] === "result") return value(given.result, label); // so wrapped in some revisions
+  if (keys.length === 1 && keys[0] === "result") return value(given.result, label); // some revisions wrap it like this
   if (Array.isArray(given) && given.length && given.every(isFlat)) return table(label, [...new Set(given.flatMap(Object.keys))], given.map((row) => (key) => row[key]));
   if (keys.length && Array.isArray(given.columns) && Array.isArray(given.rows) && given.columns.every(isScalar) && given.rows.every((row) => Array.isArray(row) && row.every(isScalar))) {
     const { columns, rows, ...rest } = given;
@@ -65,7 +65,7 @@ function branch(given, isOpen) {
 export function content(item, read) {
   const mime = item.mimeType ?? "application/octet-stream";
   if (item.type === "text") return plain(item.text ?? "");
-  if (item.type === "image") return picture(item.data ?? "", mime, "The tool's picture");
+  if (item.type === "image") return picture(item.data ?? "", mime, "Image from the tool");
   if (item.type === "audio") return sound(item.data ?? "", mime);
   if (item.type === "resource_link") return link(item, read);
   if (item.type === "resource") return resource(item.resource ?? {});
@@ -77,18 +77,18 @@ function picture(data, mime, alt) {
   const image = make("img", { alt: `${alt}: ${about}`, src: `data:${/^image\/[\w.+-]+$/.test(mime) ? mime : "image/png"};base64,${data}` });
   const caption = make("figcaption", {}, about);
   image.addEventListener("load", () => (caption.textContent = `${about}, ${image.naturalWidth} by ${image.naturalHeight}`));
-  image.addEventListener("error", () => image.replaceWith(make("p", { class: "problem" }, "The browser cannot show this picture")));
+  image.addEventListener("error", () => image.replaceWith(make("p", { class: "problem" }, "The browser cannot display this image")));
   return make("figure", {}, image, caption);
 }
 
 function sound(data, mime) {
   const about = `${mime}, ${size(bytes(data))}`;
   const source = `data:${/^audio\/[\w.+-]+$/.test(mime) ? mime : "audio/wav"};base64,${data}`;
-  return make("figure", {}, make("audio", { controls: true, src: source, "aria-label": `Sound: ${about}` }), make("figcaption", {}, about));
+  return make("figure", {}, make("audio", { controls: true, src: source, "aria-label": `Audio: ${about}` }), make("figcaption", {}, about));
 }
 
 function link(item, read) {
-  const open = make("button", { type: "button", class: "small", onclick: () => read(item.uri) }, "Read it");
+  const open = make("button", { type: "button", class: "small", onclick: () => read(item.uri) }, "Read");
   const about = [item.mimeType, item.size !== undefined && size(item.size)].filter(Boolean).join(", ");
   return make("div", { class: "box" }, make("strong", {}, item.title ?? item.name ?? "A resource"), make("code", {}, item.uri ?? ""), about && make("span", { class: "note" }, about), item.description && make("div", { class: "text" }, item.description), open);
 }
@@ -103,9 +103,9 @@ export function resource(item) {
 }
 
 function blob(data, mime) {
-  if (mime.startsWith("image/")) return picture(data, mime, "The resource's picture");
+  if (mime.startsWith("image/")) return picture(data, mime, "Image from the resource");
   if (mime.startsWith("audio/")) return sound(data, mime);
-  return make("p", { class: "note" }, `${size(bytes(data))} that are not shown here`);
+  return make("p", { class: "note" }, `${size(bytes(data))}, not shown`);
 }
 
 export function json(text) {
@@ -124,7 +124,7 @@ export function result(method, given, read) {
   if (method === "prompts/get") return [given.description && make("p", { class: "text dim" }, given.description), ...(given.messages ?? []).map((one) => said(one, read))];
   if ("toolResult" in given) return [typeof given.toolResult === "string" ? plain(given.toolResult) : value(given.toolResult, "Result")];
   const items = given.content ?? [];
-  if (given.structuredContent === undefined) return items.length ? items.map((item) => content(item, read)) : [make("p", { class: "hint" }, "Done; there is nothing in the result.")];
+  if (given.structuredContent === undefined) return items.length ? items.map((item) => content(item, read)) : [make("p", { class: "hint" }, "Done. The result is empty.")];
   const same = pretty(given.structuredContent);
   const repeats = (item) => item.type === "text" && [same, pretty(given.structuredContent?.result)].includes(pretty(json(item.text) ?? item.text));
   const [repeated, others] = [items.filter(repeats), items.filter((item) => !repeats(item))];
@@ -140,4 +140,4 @@ function said(message, read) {
   return make("div", { class: "box" }, make("strong", {}, message.role), content(message.content ?? {}, read));
 }
 
-export const asWire = (given) => folded("As the wire has it", plain(pretty(given)));
+export const asWire = (given) => folded("Raw result", plain(pretty(given)));

@@ -1,13 +1,12 @@
-// The tasks that the page knows of, whichever client created them: their states, their questions, and what can be done
-// about them.
+// The tasks that the page knows, whichever client created them: their states, their questions, and the actions on them.
 
 import { make } from "./forms.js";
 
 const MOST_TASKS = 200;
 const MOST_CALLS = 2000;
 const DEFAULT_INTERVAL = 1000;
-const LEAST_INTERVAL = 50;
-// What the server says of a task that has expired, and of one that belongs to somebody else.
+const MIN_INTERVAL = 50;
+// The error code for a task that has expired or that belongs to another client.
 const UNKNOWN = -32602;
 const OVER = ["completed", "failed", "cancelled", "expired"];
 
@@ -18,7 +17,7 @@ const isOver = (task) => OVER.includes(task.status);
 //   hasTasks()               whether requests about tasks can be sent now
 //   ask(question)            shows the dialog of a question
 //   settle(key)              closes it
-//   name(row)                what the client is called that a message belongs to
+//   name(row)                the name of the client of a message
 //   show(title, id)          shows the result of a task
 export class TaskList {
   constructor(host, section) {
@@ -31,8 +30,8 @@ export class TaskList {
     section.querySelector("button").addEventListener("click", () => this.clear());
   }
 
-  // Take note of a message of any conversation.
-  hear(row, message) {
+  // Update the list from a message of any conversation.
+  receive(row, message) {
     const call = `${row.talk} ${message?.id}`;
     if (row.from === "client") {
       if (message?.method === "tools/call") this.tools.set(call, message.params?.name);
@@ -43,7 +42,7 @@ export class TaskList {
     this.tools.delete(call);
   }
 
-  // A conversation has begun, in which there may be other things to do.
+  // A conversation has begun, which may support other actions.
   connected() {
     for (const task of this.known.values()) {
       this.render(task);
@@ -51,8 +50,8 @@ export class TaskList {
     }
   }
 
-  // Follow a task that this page has created until it is over. Returns what became of it, as `request` does.
-  // `changed` hears of each state.
+  // Follow a task that this page has created until it ends. Returns its outcome in the form of `request`.
+  // `changed` is called with each state.
   async follow(created, title, changed) {
     const task = this.find(created.taskId, title);
     task.isOwner = true;
@@ -75,17 +74,17 @@ export class TaskList {
       if (state.status === "cancelled") return { cancelled: true };
       this.askNew(task, state.inputRequests ?? {});
       await this.pause(task, state.pollIntervalMs);
-      const told = this.host.hasTasks() ? await this.get(task) : { cancelled: true };
-      if (told.cancelled) return { error: { message: "This conversation has ended. The task continues without it." } };
-      if (told.error) return told;
-      state = told.result;
+      const outcome = this.host.hasTasks() ? await this.get(task) : { cancelled: true };
+      if (outcome.cancelled) return { error: { message: "This conversation has ended. The task continues without it." } };
+      if (outcome.error) return outcome;
+      state = outcome.result;
     }
   }
 
   async cancel(id) {
-    const told = await this.host.request("tasks/cancel", { taskId: id });
+    const outcome = await this.host.request("tasks/cancel", { taskId: id });
     this.wake(this.known.get(id));
-    return told;
+    return outcome;
   }
 
   // Requests
@@ -97,24 +96,24 @@ export class TaskList {
   pause(task, interval = DEFAULT_INTERVAL) {
     return new Promise((resume) => {
       task.resume = resume;
-      setTimeout(resume, Math.max(interval, LEAST_INTERVAL));
+      setTimeout(resume, Math.max(interval, MIN_INTERVAL));
     });
   }
 
-  // Look at a task now.
+  // Poll a task now.
   wake(task) {
     if (task?.isFollowed) task.resume?.();
     else if (task) this.refresh(task);
   }
 
-  // Poll a task that nobody else polls, for example one that was created before the page was loaded again.
+  // Poll a task that is not followed, for example one that was created before the page was reloaded.
   schedule(task) {
     clearTimeout(task.timer);
     if (isOver(task) || task.isFollowed || !this.canUse(task)) return;
-    task.timer = setTimeout(() => this.refresh(task), 3 * Math.max(task.interval, LEAST_INTERVAL));
+    task.timer = setTimeout(() => this.refresh(task), 3 * Math.max(task.interval, MIN_INTERVAL));
   }
 
-  // What is found arrives as a message too, and is shown then.
+  // The result also arrives as a message, which updates the list.
   async refresh(task) {
     const { error } = await this.get(task);
     if (error?.code === UNKNOWN) this.update(task, { status: "expired" });
@@ -139,7 +138,7 @@ export class TaskList {
     this.host.ask({ asked: `${task.id} ${key}`, method, params, respond });
   }
 
-  // Answer a question. There is no answer that refuses; without one, the task cannot go on.
+  // Answer a question. A task cannot continue without an answer, so a refusal cancels it.
   async respond(task, key, result) {
     if (result === null) {
       await this.cancel(task.id);
@@ -149,7 +148,7 @@ export class TaskList {
     this.wake(task);
   }
 
-  // What is shown
+  // Rendering
 
   find(id, title, row) {
     let task = this.known.get(id);
@@ -207,7 +206,7 @@ export class TaskList {
     result.hidden = !["completed", "failed"].includes(task.status) || !canUse;
     result.setAttribute("aria-label", `Show the result of the task ${task.title}`);
     this.renderQuestions(task, questions, canUse);
-    // A button that had the focus may have gone.
+    // The button that had the focus may have been removed.
     const isFocusLost = hadFocus && !document.activeElement?.offsetParent;
     if (isFocusLost || (hadFocus && !item.contains(document.activeElement))) heading.focus();
   }
@@ -225,7 +224,7 @@ export class TaskList {
     );
   }
 
-  // Forget the tasks that are over.
+  // Remove finished tasks.
   clear() {
     for (const task of [...this.known.values()]) if (isOver(task)) this.forget(task);
     this.section.hidden = this.known.size === 0;

@@ -37,12 +37,12 @@ class FolderParams(Params, kw_only=True):
 class Skills(Extension):
     """Skills, which clients find by their manifests, and read as resources.
 
-    A server declares it by itself: see `Server.skills`. The skills are those of the
-    server's resources that are manifests.
+    A server with skills declares this extension automatically: see `Server.skills`. The
+    skills are the resources of the server that are manifests.
     """
 
     identifier = IDENTIFIER
-    # Clients only have to know that the server has it.
+    # Clients use it if the server advertises it.
     needs_declaration = False
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Reading a folder of skills.
+"""Reads a folder of skills.
 
-All files are read at once and kept in memory. So the contents of a file always have the
-digest in the skill's entry, even if the folder changes.
+All files are read at once and kept in memory, so the contents of a file always match
+the digest in the skill's entry, even if the folder changes.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from .frontmatter import SkillError, parse_frontmatter
 
 MANIFEST = "SKILL.md"
 SCHEME = "skill://"
-# What every host accepts of one skill.
+# The limits of one skill, which every host accepts.
 MOST_FILES = 512
 MOST_BYTES = 16 * 2**20
 MOST_DESCRIPTION = 1024
@@ -26,7 +26,7 @@ MOST_DESCRIPTION = 1024
 # Lowercase letters and digits, with single hyphens between.
 _NAME = re.compile(r"(?=.{1,64}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
 
-# Types that not every version of Python knows.
+# Types that some versions of Python do not know.
 _TYPES = {
     ".jsonl": "application/jsonl",
     ".md": "text/markdown",
@@ -36,7 +36,7 @@ _TYPES = {
     ".yaml": "application/yaml",
     ".yml": "application/yaml",
 }
-# Only what Python itself knows, so that all machines say the same.
+# Only the types of Python itself, so that the result is the same on all machines.
 _KNOWN_TYPES = MimeTypes(filenames=())
 
 
@@ -50,7 +50,7 @@ class SkillFile(Struct, frozen=True):
 
     @property
     def uri(self) -> str:
-        """The URI that it is read by."""
+        """Its URI."""
         return self.contents.uri
 
     @property
@@ -60,15 +60,15 @@ class SkillFile(Struct, frozen=True):
 
 
 class Skill(Struct, frozen=True):
-    """A skill: its manifest, and everything in its folder."""
+    """A skill: its manifest, and all files in its folder."""
 
     uri: str
     frontmatter: Json
     files: dict[str, SkillFile]  # by URI
-    folders: frozenset[str]  # the URIs of its own, of those below and those above
+    folders: frozenset[str]  # the URIs of its folder, subfolders and parent folders
 
     def entry(self) -> Json:
-        """Return the skill as skills/list and skills/get show it."""
+        """Return the entry of the skill in skills/list and skills/get."""
         resources = [
             {"uri": file.uri, "digest": file.digest, "size": file.size}
             for file in self.files.values()
@@ -81,26 +81,26 @@ class Skill(Struct, frozen=True):
 
 
 def read_skills(folder: Path) -> list[Skill]:
-    """Return the skills in a folder, or the one skill that the folder is.
+    """Return the skills in a folder. The folder may also be a skill itself.
 
-    Raises SkillError if one of them cannot be served, or if nothing is found.
+    Raises SkillError if one of them is invalid, or if there are none.
     """
     root = folder.resolve()
     if not root.is_dir():
-        raise SkillError(folder, "expected a folder of skills; it does not exist")
+        raise SkillError(folder, "expected a folder of skills, got no such folder")
     tree = _Tree(root)
     found = [tree.skill(path) for path in tree.files if path.name == MANIFEST]
     if not found:
         raise SkillError(
             folder,
-            f"expected a {MANIFEST} in this folder or below, found nothing; each skill "
-            "is a folder with such a file",
+            f"expected a {MANIFEST} in this folder or a subfolder, found none; each "
+            "skill is a folder with such a file",
         )
     return found
 
 
 class _Tree:
-    """The files below a folder, each read once it is needed."""
+    """The files in a folder and its subfolders. Each is read when it is needed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -108,14 +108,14 @@ class _Tree:
         self._folders: list[Path] = [root]
         self._read: dict[Path, SkillFile] = {}
         self._collect(root, (root,))
-        # The URIs of a folder that is a skill itself begin with its own name.
+        # If the folder is a skill itself, URIs begin with its name.
         is_skill = root / MANIFEST in self.files
         self._base = root.parent if is_skill else root
 
     def _collect(self, folder: Path, outer: tuple[Path, ...]) -> None:
         """Collect the paths in a folder.
 
-        `outer` are the resolved paths of the folder and of those around it.
+        `outer` are the resolved paths of the folder and its parents.
         """
         for path in sorted(folder.iterdir()):
             if path.name.startswith(".") or path.name == "__pycache__":
@@ -123,7 +123,10 @@ class _Tree:
             target = self._resolve(path)
             if path.is_dir():
                 if target in outer:
-                    raise SkillError(path, "this link leads to a folder that it is in")
+                    raise SkillError(
+                        path,
+                        "expected no loop, got a link to a folder that contains it",
+                    )
                 self._folders.append(path)
                 self._collect(path, (*outer, target))
             elif path.is_file():
@@ -132,15 +135,17 @@ class _Tree:
                 raise SkillError(path, "expected a file or a folder")
 
     def _resolve(self, path: Path) -> Path:
-        """Return what a link leads to. Raises SkillError if that is elsewhere."""
+        """Return a path without links. Raises SkillError if it is outside the root."""
         try:
             target = path.resolve()
         except (OSError, RuntimeError):  # links that lead to each other
-            raise SkillError(path, "this link leads nowhere") from None
+            raise SkillError(
+                path, "expected a link to a file or a folder, got a loop"
+            ) from None
         if not target.is_relative_to(self._root):
             raise SkillError(
                 path,
-                f"this link leaves the folder {self._root}, to {target}; copy the "
+                f"expected a link within {self._root}, got one to {target}; copy the "
                 "files into the folder",
             )
         return target
@@ -151,15 +156,17 @@ class _Tree:
         paths = [path for path in self.files if path.is_relative_to(folder)]
         if len(paths) > MOST_FILES:
             raise SkillError(
-                folder, f"a skill has at most {MOST_FILES} files, got {len(paths)}"
+                folder,
+                f"expected at most {MOST_FILES} files in a skill, got {len(paths)}",
             )
         size = sum(path.stat().st_size for path in paths)
         if size > MOST_BYTES:
             raise SkillError(
-                folder, f"a skill has at most {MOST_BYTES:,} bytes, got {size:,}"
+                folder,
+                f"expected at most {MOST_BYTES:,} bytes in a skill, got {size:,}",
             )
         files = [self._file(path) for path in paths]
-        # Those below, its own, and those above.
+        # The folder, its subfolders and its parents.
         folders = [path for path in self._folders if path.is_relative_to(folder)]
         above = [path for path in folder.parents if path.is_relative_to(self._base)]
         folders += [path for path in above if path != self._base]
@@ -199,20 +206,20 @@ class _Tree:
         try:
             return skill_uri(path.relative_to(self._base))
         except UnicodeEncodeError:
-            raise SkillError(path, "expected a name in UTF-8") from None
+            raise SkillError(path, "expected a file name in UTF-8") from None
 
 
 def skill_uri(path: PurePath) -> str:
-    """Return the URI of a file or a folder, by its path in the folder of skills."""
+    """Return the URI of a file or a folder, given its path in the folder of skills."""
     return SCHEME + "/".join(quote(part, safe="") for part in path.parts)
 
 
 def _problem(frontmatter: Json, folder_name: str) -> tuple[str, str] | None:
-    """Return the first problem of frontmatter, after its key; None if it is valid."""
+    """Return the key and the description of the first problem, or None if valid."""
     for key in ("name", "description"):
         value = frontmatter.get(key)
         if not isinstance(value, str) or not value.strip():
-            return key, f"expected a {key}, which is text, got {value!r}"
+            return key, f"expected {key} to be a non-empty string, got {value!r}"
     name = frontmatter["name"]
     if not _NAME.fullmatch(name):
         return (
@@ -223,20 +230,21 @@ def _problem(frontmatter: Json, folder_name: str) -> tuple[str, str] | None:
     if name != folder_name:
         return (
             "name",
-            f"the name is {name!r} and the folder's is {folder_name!r}; both must be "
-            "the same",
+            f"expected the name to be that of the folder, {folder_name!r}, got "
+            f"{name!r}",
         )
     size = len(frontmatter["description"])
     if size > MOST_DESCRIPTION:
         return (
             "description",
-            f"a description has at most {MOST_DESCRIPTION} characters, got {size}",
+            f"expected a description of at most {MOST_DESCRIPTION} characters, got "
+            f"{size}",
         )
     return None
 
 
 def _contents(uri: str, path: Path, data: bytes) -> TextContents | BlobContents:
-    """Return what reading a file returns: text if it arrives as the same bytes."""
+    """Return a file's contents: text if that preserves its bytes, or else a blob."""
     suffix = path.suffix.lower()
     mime_type = _TYPES.get(suffix) or _KNOWN_TYPES.guess_type(path.name)[0]
     try:

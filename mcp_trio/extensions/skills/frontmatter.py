@@ -1,8 +1,8 @@
-"""The YAML at the start of a SKILL.md, as JSON.
+"""Converts the YAML at the start of a SKILL.md to JSON.
 
-Versions of YAML differ in how they read plain words. Hosts parse the file again and
+Versions of YAML interpret plain words differently. Hosts parse the file again and
 compare it with the server's JSON, and most of them follow the core schema of YAML 1.2,
-in which `on` and a date are strings. This module follows it too.
+where `on` and dates are strings. This module follows it too.
 """
 
 import math
@@ -14,7 +14,7 @@ import yaml
 
 from ...protocol.types import Json
 
-# A document may refer to its parts again and again, so a short one may be very large.
+# The maximum number of values. With aliases, a short document can have very many.
 MOST_VALUES = 10_000
 
 _START = re.compile(r"\ufeff?---[ \t]*\r?\n")
@@ -30,7 +30,7 @@ _SEQ = "tag:yaml.org,2002:seq"
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads plain words as YAML 1.2 does."""
+    """Interprets plain words as YAML 1.2 does."""
 
     yaml_implicit_resolvers: dict[str, list[Any]] = {}  # noqa: RUF012
 
@@ -49,7 +49,7 @@ for _tag, _pattern in _RESOLVERS.items():
 
 
 class SkillError(ValueError):
-    """A skill cannot be served. The message says where and why."""
+    """A skill is invalid. The message says where and why."""
 
     def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
         where = str(path) if line is None else f"{path}, line {line}"
@@ -63,19 +63,19 @@ def parse_frontmatter(text: str, path: Path) -> tuple[Json, dict[str, int]]:
     """
     start = _START.match(text)
     if start is None:
-        raise SkillError(path, "expected frontmatter, which begins with ---", 1)
+        raise SkillError(path, "expected frontmatter, beginning with ---", 1)
     end = _END.search(text, start.end())
     if end is None:
-        raise SkillError(path, "the frontmatter has no end; close it with ---", 1)
+        raise SkillError(path, "expected --- at the end of the frontmatter", 1)
     try:
         root = yaml.compose(text[start.end() : end.start()], _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = 2 if mark is None else mark.line + 2
-        raise SkillError(path, f"not valid YAML: {error.problem}", line) from None
+        raise SkillError(path, f"expected valid YAML: {error.problem}", line) from None
     except (yaml.YAMLError, RecursionError) as error:
         problem = " ".join(str(error).split())
-        raise SkillError(path, f"not valid YAML: {problem}", 2) from None
+        raise SkillError(path, f"expected valid YAML: {problem}", 2) from None
     if not isinstance(root, yaml.MappingNode):
         raise SkillError(path, "expected keys and values, such as name: my-skill", 2)
     frontmatter = _Converter(path).convert(root)
@@ -85,21 +85,21 @@ def parse_frontmatter(text: str, path: Path) -> tuple[Json, dict[str, int]]:
 
 
 class _Converter:
-    """Makes JSON of the nodes of a document."""
+    """Converts the nodes of a document to JSON."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._count = 0
-        # The nodes that the current one is in, because a node may contain itself.
+        # The nodes that contain the current one, to detect recursion.
         self._outer: list[yaml.Node] = []
 
     def convert(self, node: yaml.Node) -> Any:  # noqa: ANN401 (any JSON)
         """Return the value of a node. Raises SkillError."""
         self._count += 1
         if self._count > MOST_VALUES:
-            raise self._error(node, f"it has more than {MOST_VALUES:,} values")
+            raise self._error(node, f"expected at most {MOST_VALUES:,} values")
         if any(node is outer for outer in self._outer):
-            raise self._error(node, "this value contains itself")
+            raise self._error(node, "expected JSON, got a value that contains itself")
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         self._outer.append(node)
@@ -115,9 +115,11 @@ class _Converter:
         found: Json = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise self._error(key, "expected a key that is text")
+                raise self._error(key, "expected a string as the key")
             if key.value in found:
-                raise self._error(key, f"the key {key.value!r} is there twice")
+                raise self._error(
+                    key, f"expected each key once, got {key.value!r} twice"
+                )
             found[key.value] = self.convert(value)
         return found
 
@@ -127,7 +129,7 @@ class _Converter:
 
     def _check_tag(self, node: yaml.Node, expected: str) -> None:
         if node.tag != expected:
-            raise self._error(node, f"JSON has no values of the type {node.tag}")
+            raise self._error(node, f"expected a JSON type, got {node.tag}")
 
     def _scalar(self, node: yaml.ScalarNode) -> str | int | float | bool | None:
         text: str = node.value
@@ -152,9 +154,13 @@ class _Converter:
                     text.lower().replace(".inf", "inf").replace(".nan", "nan")
                 )
         except ValueError:
-            raise self._error(node, f"{text:.100} is not a number; quote it") from None
+            raise self._error(
+                node, f"expected a number with fewer digits, got {text:.100}; quote it"
+            ) from None
         if not abs(number) < math.inf:
-            raise self._error(node, f"JSON has no number {text:.100}; quote it")
+            raise self._error(
+                node, f"expected a JSON number, got {text:.100}; quote it"
+            )
         return number
 
     def _error(self, node: yaml.Node, problem: str) -> SkillError:

@@ -1,7 +1,7 @@
-"""The resources that skills consist of.
+"""The resources of skills.
 
-The manifests are resources in the server's list. All other files share one resource
-template, because a skill may have hundreds of them.
+Manifests are listed as resources. All other files share one resource template, because
+a skill may have hundreds of them.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ FOLDER_TYPE = "inode/directory"
 
 
 class SkillResource(ServerResource):
-    """The manifest of a skill that was found in a folder."""
+    """The manifest of a skill."""
 
     def __init__(self, skill: Skill, folder: Path) -> None:
         self.skill = skill
@@ -43,9 +43,9 @@ class SkillResource(ServerResource):
 
 
 class SkillFiles(ServerResource):
-    """All files of a server's skills, also of those of included servers."""
+    """All files of the skills of a server and of included servers."""
 
-    # A server that includes this one has a template of its own.
+    # A server that includes this server adds its own template.
     is_includable = False
 
     def __init__(self, server: Server[Any]) -> None:
@@ -97,7 +97,7 @@ def numbered_skills(server: Server[Any]) -> list[tuple[int, SkillResource]]:
 
 
 def find_file(server: Server[Any], uri: str) -> SkillFile | None:
-    """Return the file of a skill with this URI, or None."""
+    """Return the file with this URI, or None."""
     for item in skill_resources(server):
         if uri in item.skill.files:
             return item.skill.files[uri]
@@ -125,7 +125,7 @@ def list_folder(server: Server[Any], uri: str) -> list[Resource] | None:
 
 
 def _listed_file(server: Server[Any], file: SkillFile) -> Resource:
-    """Return a file as lists show it."""
+    """Return the entry of a file in a list."""
     item = server.resources.get(file.uri)
     if item is not None and isinstance(item.listed, Resource):
         return item.listed
@@ -141,7 +141,7 @@ def add_folder(server: Server[Any], folder: Path) -> None:
 
 
 def add_skill_files(server: Server[Any]) -> None:
-    """Add the template that all files of skills are read by, unless it exists."""
+    """Add the template for the files of skills, unless it exists."""
     if FILES not in server.templates:
         server.templates.add(SkillFiles(server))
 
@@ -149,7 +149,7 @@ def add_skill_files(server: Server[Any]) -> None:
 def read_folder_again(server: Server[Any], root: Path) -> None:
     """Serve the current skills of a folder.
 
-    Raises SkillError, and then nothing has changed.
+    If this raises SkillError, nothing has changed.
     """
     fresh = {skill.uri: SkillResource(skill, root) for skill in read_skills(root)}
     held = {item.name: item for item in skill_resources(server) if item.folder == root}
@@ -164,9 +164,9 @@ def read_folder_again(server: Server[Any], root: Path) -> None:
 
 
 def _replace(server: Server[Any], before: SkillResource, item: SkillResource) -> None:
-    """Serve a skill as it is now, and tell the subscribers of its files."""
+    """Replace a skill that has changed, and notify the subscribers of its files."""
     if before.listed == item.listed:
-        # The list stays as it is, and so do the cursors in it.
+        # Keep the entry and its number, so that cursors remain valid.
         server.resources.replace(item)
     else:
         server.resources.remove(item.name)

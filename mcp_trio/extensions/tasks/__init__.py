@@ -1,4 +1,4 @@
-"""The tasks extension: calls of tools that go on after their request was answered."""
+"""The tasks extension: tool calls that continue after the response to their request."""
 
 from .extension import Tasks as Tasks
 

@@ -1,4 +1,4 @@
-"""Executor: creates tasks, and runs them in this process."""
+"""Creates tasks, and runs tasks in this process."""
 
 import logging
 import time
@@ -23,7 +23,7 @@ from ...server.features.tools import ServerTool
 from ...server.handlers import Handler, call_with_hooks
 from ...server.limiter import sender
 from ...server.request import Request
-from ...server.runner import SPOILED
+from ...server.runner import LEAKED_SCOPE
 from ...stores.base import (
     LeaseLost,
     QueuedJob,
@@ -31,7 +31,7 @@ from ...stores.base import (
     StoreUnavailable,
     Subscription,
 )
-from ...stores.patience import until_available
+from ...stores.retry import until_available
 from .ledger import TaskLedger
 from .manual import ManualCall
 from .record import ShownTask, StoredPrincipal, TaskRecord
@@ -41,43 +41,43 @@ from .slots import Slot, Slots
 
 log = logging.getLogger("mcp_trio")
 
-# The length of a process's lease of a task, and the time between renewals, in seconds.
+# The duration of a lease on a task, and the time between renewals, in seconds.
 LEASE = 10.0
 RENEW = 3.0
-# Seconds between two attempts to renew leases while the store is away.
+# Seconds between two attempts to renew leases while the store is unavailable.
 RETRY = 0.5
-# The part of the grace period that is left for clients to read their tasks' outcomes.
-LAST_LOOK = 0.4
+# The fraction of the grace period that is reserved for clients to poll their tasks.
+LAST_POLLS = 0.4
 
-# The outcome of a task that was not over when it was deleted.
+# The outcome of a task that expired before it ended.
 EXPIRED = "expired"
 STOPPED = "The server was stopped before the task was done"
 LOST = "The process that ran the task was lost"
-NO_ROOM = "The result is too large to be kept beside those of the client's other tasks"
+NO_ROOM = "The result is too large to store, in addition to the client's other tasks"
 
 
-class _Silence:
-    """The channel of a task: nothing is sent about its request any more."""
+class _NullChannel:
+    """The channel of a task, which discards messages: the request was answered."""
 
     def send(self, message: bytes) -> None:
-        """Send nothing."""
+        """Do nothing."""
 
     async def drained(self) -> None:
-        """Never wait."""
+        """Return immediately."""
 
 
-_SILENCE = _Silence()
+_NULL_CHANNEL = _NullChannel()
 
 
 class _TaskConversation(Conversation):
-    """The conversation of a task, which goes on without its client."""
+    """The conversation of a task, which does not depend on its client's."""
 
     __slots__ = ()
-    is_lasting = False
+    is_persistent = False
 
 
 class Durations(Struct, frozen=True):
-    """How long tasks are kept and how often clients look, unless a tool says more.
+    """The defaults for the time to live and the poll interval of tasks.
 
     No task is kept longer than `most_ttl`.
     """
@@ -90,9 +90,9 @@ class Durations(Struct, frozen=True):
 class Executor:
     """The tasks of one server in this process.
 
-    Every task goes through the queue in the store. Each process takes as many tasks
-    from the queue as it has slots. `on_change` is called with each task that has
-    changed. Tasks in `listened` are read again if changes may have been missed.
+    All tasks go through a queue in the store. Each process pulls as many tasks from the
+    queue as it has slots. `on_change` is called with each task that has changed. Tasks
+    in `listened` are read again if messages about changes may have been lost.
     """
 
     def __init__(
@@ -117,28 +117,28 @@ class Executor:
         self._on_change = on_change
         self._nursery: trio.Nursery | None = None
         self._running: dict[str, RunningTask] = {}
-        # Tasks that were created here and are not over.
+        # Tasks that were created in this process and have not ended.
         self._unfinished: set[str] = set()
         self._is_stopping = False
-        # Tasks that were over only when the server was about to stop, and that their
-        # clients have not seen since.
+        # Tasks that ended after the server began to stop, and that their clients have
+        # not polled since.
         self._unseen: set[str] = set()
         self._settled = trio.lowlevel.ParkingLot()
 
-        # Cancelled when this process takes no more tasks from the queue.
-        self._taking = trio.CancelScope()
+        # Cancelled when this process stops pulling tasks from the queue.
+        self._pulling = trio.CancelScope()
 
     def use_store(self, store: Store) -> None:
-        """Keep tasks in this store. Call it before the executor runs."""
+        """Store tasks in this store. Must be called before the executor runs."""
         self._store = store
         self.records = TaskRecords(store, self._server.info.name)
 
     # For the metrics
 
     def count_by_state(self) -> dict[str, int]:
-        """Return how many tasks are in each state, of those that are not over.
+        """Return the number of tasks in each state, except tasks that have ended.
 
-        Those of a shared queue are not counted: any process may run them.
+        Tasks in a shared queue are not counted, because any process may run them.
         """
         asking = sum(task.is_asking for task in self._running.values())
         working = len(self._running) - asking
@@ -149,16 +149,16 @@ class Executor:
 
     @property
     def ended(self) -> Counter[str]:
-        """How many tasks have ended in this process, by outcome."""
+        """The number of tasks that have ended in this process, by outcome."""
         return self.records.ended
 
     # The life of the executor
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run tasks for as long as this is entered."""
+        """Run tasks inside this block."""
         self._is_stopping = False
-        self._taking = trio.CancelScope()
+        self._pulling = trio.CancelScope()
         self._slots = Slots(self._server.task_slots or self._slot_count)
         async with (
             self._store.subscribe(self.records.channel) as changes,
@@ -166,22 +166,23 @@ class Executor:
         ):
             self._nursery = nursery
             nursery.start_soon(self._watch, changes)
-            nursery.start_soon(self._take_jobs, nursery)
+            nursery.start_soon(self._pull_jobs, nursery)
             nursery.start_soon(self._renew)
             yield
             nursery.cancel_scope.cancel()
 
     async def settle(self, seconds: float) -> None:
-        """Let tasks end within so many seconds, and stop those that do not.
+        """Wait until tasks have ended, for at most so many seconds, then stop them.
 
-        Those that end now are kept a little longer, so that their clients see it.
+        Then wait until clients have polled the tasks that have ended, if they are lost
+        with this process.
         """
         self._is_stopping = True
         if self._store.is_shared:
-            self._taking.cancel()
+            self._pulling.cancel()
             self._give_back()
         deadline = trio.current_time() + seconds
-        with trio.move_on_at(deadline - LAST_LOOK * seconds):
+        with trio.move_on_at(deadline - LAST_POLLS * seconds):
             while self._is_unsettled:
                 await self._settled.park()
         for task in list(self._running.values()):
@@ -199,33 +200,33 @@ class Executor:
 
     @property
     def _is_unsettled(self) -> bool:
-        """Whether there are tasks that will not go on without this process."""
+        """Whether there are tasks that cannot continue without this process."""
         return bool(self._running if self._store.is_shared else self._unfinished)
 
     def _give_back(self) -> None:
-        """Let other processes run the tasks that may be run again."""
+        """Return the tasks that may be retried to the queue, for other processes."""
         for task in list(self._running.values()):
             if task.may_be_given_back:
                 task.is_given_back = True
                 task.scope.cancel()
 
     def note_seen(self, task: ShownTask) -> None:
-        """Take note that a client has seen a task."""
+        """Note that a client has polled a task."""
         if task.is_over and task.id in self._unseen:
             self._unseen.discard(task.id)
             self._settled.unpark_all()
 
     async def _watch(self, changes: Subscription) -> None:
-        """Act on changes of tasks, whichever process has made them."""
+        """Handle changes to tasks, which any process may have made."""
         while True:
             changed = [data.decode() for data in await changes.receive()]
-            if not changed:  # some may have been missed
+            if not changed:  # messages may have been lost
                 changed = [*self._running, *self._unfinished, *self._listened]
             for id in dict.fromkeys(changed):
                 try:
                     await self._note_change(id)
                 except Exception:
-                    log.exception("a change of a task was not announced")
+                    log.exception("task %s: a change could not be handled", id)
 
     async def _note_change(self, id: str) -> None:
         record = await until_available(partial(self.records.read, id))
@@ -243,22 +244,19 @@ class Executor:
                 self._unseen.add(id)
             self._settled.unpark_all()
 
-    async def _take_jobs(self, nursery: trio.Nursery) -> None:
-        """Take tasks from the queue as long as there are slots."""
+    async def _pull_jobs(self, nursery: trio.Nursery) -> None:
+        """Pull tasks from the queue while there are free slots."""
         pull = partial(self._store.pull, self._queue, LEASE)
-        with self._taking:
+        with self._pulling:
             while True:
                 await self._slots.wait()
                 job = await until_available(pull)
                 slot = Slot(self._slots)
-                slot.take_now()
-                nursery.start_soon(self._take_job, job, slot)
+                slot.acquire_nowait()
+                nursery.start_soon(self._handle_job, job, slot)
 
     async def _renew(self) -> None:
-        """Keep the leases of this process; stop a task whose lease is lost.
-
-        Forget tasks that have expired, even if nobody uses the store any more.
-        """
+        """Renew leases and delete expired tasks, regularly."""
         seconds = RENEW
         while True:
             await trio.sleep(seconds)
@@ -267,8 +265,8 @@ class Executor:
                 await self._renew_leases()
                 seconds = RENEW
             except StoreUnavailable as problem:
-                log.debug("leases of tasks are not renewed: %s", problem.reason)
-                # As soon as the store is back, before others take the tasks over.
+                log.debug("cannot renew the leases of tasks: %s", problem.reason)
+                # Renew them soon after reconnecting, before others take them over.
                 seconds = RETRY
 
     async def _delete_expired(self) -> None:
@@ -276,20 +274,22 @@ class Executor:
             await self.records.delete(id)
 
     async def _renew_leases(self) -> None:
+        """Renew the leases of running tasks. Stop tasks whose lease was lost."""
         for task in list(self._running.values()):
             try:
                 await self._store.renew(task.job.lease, LEASE)
             except LeaseLost:
                 if task.id in self._running:
                     log.warning(
-                        "task %s: its lease was lost, so it is stopped", task.id
+                        "task %s: stopped, because this process lost its lease",
+                        task.id,
                     )
                     task.scope.cancel()
 
     # Creating tasks
 
     async def create(self, request: Request, tool: ServerTool) -> TaskRecord:
-        """Create a task for a call, and let any process run it. Raises TooManyCalls."""
+        """Create a task for a call, which any process may run. Raises TooManyCalls."""
         record = await self._store_new(request, tool)
         await self._push(record)
         return record
@@ -297,18 +297,18 @@ class Executor:
     async def _push(
         self, record: TaskRecord, *, hold: float | None = None
     ) -> QueuedJob | None:
-        """Put a new task into the queue. Raises StoreUnavailable."""
+        """Add a new task to the queue. Raises StoreUnavailable."""
         try:
             return await self._store.push(self._queue, record.id.encode(), hold=hold)
         except StoreUnavailable:
-            # Its client does not know it.
+            # The client gets an error, and does not learn the task's id.
             self._unfinished.discard(record.id)
             raise
 
     async def _store_new(self, request: Request, tool: ServerTool) -> TaskRecord:
         if self._is_stopping:
             raise TooManyCalls(
-                "The server is about to stop; try again later",
+                "The server is stopping; try again later",
                 retry_after=self._server.grace,
             )
         assert tool.task is not None
@@ -334,7 +334,7 @@ class Executor:
         return record
 
     def expect_poll(self, id: str, seconds: float) -> None:
-        """Let a task be polled after so many seconds without counting for the rate."""
+        """Exempt the next poll of a task, after so many seconds, from the rate."""
         self._server.limiter.expect_poll(id, seconds)
 
     async def call_manually(
@@ -342,14 +342,14 @@ class Executor:
     ) -> bytes | TaskRecord:
         """Run a tool until it starts its task or ends.
 
-        Returns the task or the tool's result, or raises what the tool has raised.
+        Returns the task or the tool's result, or raises the tool's exception.
         """
         assert self._nursery is not None
 
         async def become_task(call: ManualCall) -> tuple[TaskRecord, RunningTask]:
             record = await self._store_new(request, tool)
             job = await self._push(record, hold=LEASE)
-            assert job is not None  # because it is held
+            assert job is not None  # because of `hold`
             slot = Slot(self._slots)
             task = self._start(record, job, request, call.scope, slot)
             self._server.limiter.count(request, 1)
@@ -366,13 +366,13 @@ class Executor:
         if call.record is not None:
             return call.record
         if call.outcome is None:
-            raise InternalError("The tool was stopped")
+            raise InternalError("The tool was cancelled")
         return call.outcome.unwrap()
 
     async def _run_manually(self, call: ManualCall, proceed: Proceed) -> None:
         async def handler(server: Server[Any], request: Request) -> bytes:
             result = await call.run(proceed)
-            # The same request may have been answered with the task.
+            # It is "task" if the request was answered with the task.
             request.outcome = "ok"
             return result
 
@@ -386,11 +386,11 @@ class Executor:
 
     # Running tasks
 
-    async def _take_job(self, job: QueuedJob, slot: Slot) -> None:
-        """Run a task from the queue in a slot that is already taken."""
+    async def _handle_job(self, job: QueuedJob, slot: Slot) -> None:
+        """Run a task from the queue in a slot that was already acquired."""
         try:
             await self._run_job(job, slot)
-        except Exception:  # of this package: a tool's own become the task's error
+        except Exception:  # not the tool's, which become the task's error
             log.exception("task %s could not be run", job.data.decode())
             await self._drop(job)
         finally:
@@ -400,7 +400,7 @@ class Executor:
         id = job.data.decode()
         record = await until_available(partial(self.records.read, id))
         if id in self._running:
-            # It runs here, but this process was too busy to renew its lease.
+            # This process runs it, but was too slow to renew its lease.
             self._running[id].job = job
         elif record is None or record.is_over:
             if record is None:
@@ -454,7 +454,7 @@ class Executor:
         await self._end(task, reply)
 
     def _request_of(self, record: TaskRecord) -> Request:
-        """Return the request of a task, as it was when the task was created."""
+        """Return a request like the one that created the task."""
         revision = self._server.revisions.stateless[record.revision]
         params = protocol_params.decode_params("tools/call", record.params)
         principal = None
@@ -462,7 +462,7 @@ class Executor:
             principal = record.principal.restored()
         conversation = _TaskConversation(
             Session(self._server.revisions),
-            _SILENCE,
+            _NULL_CHANNEL,
             transport="task",
             address=record.address,
             principal=principal,
@@ -470,7 +470,7 @@ class Executor:
         return Request(
             Call(record.id, "tools/call", params, record.params, revision),
             conversation,
-            _SILENCE,
+            _NULL_CHANNEL,
             self._server.environment,
             principal,
         )
@@ -478,17 +478,17 @@ class Executor:
     async def _execute(
         self, request: Request, scope: trio.CancelScope, handler: Handler
     ) -> bytes | None:
-        """Return the reply to a request; None if it was cancelled."""
+        """Return the reply to a request, or None if it was cancelled."""
         replies: list[bytes] = []
         try:
             with scope:
                 replies.append(await execute(self._server, request, handler))
         except* RuntimeError:
-            log.exception(SPOILED)
+            log.exception(LEAKED_SCOPE)
         return replies[0] if replies else None
 
     async def _end(self, task: RunningTask, reply: bytes | None) -> None:
-        """Write down what became of a task, and let others have its slot."""
+        """Store the outcome of a task, and release its slot and lease."""
         task.slot.release()
         try:
             if reply is not None:
@@ -499,9 +499,10 @@ class Executor:
                 self.ended[EXPIRED] += 1
         except LeaseLost:
             log.warning(
-                "task %s: its lease was lost, so its result is not kept", task.id
+                "task %s: its result was dropped, because this process lost its lease",
+                task.id,
             )
-        # Until now its lease was renewed, in case that the store is away.
+        # Only now, so that its lease is renewed until the outcome is stored.
         del self._running[task.id]
         end = self._store.give_back if task.is_given_back else self._store.done
         await until_available(partial(end, task.job))
@@ -530,7 +531,7 @@ class Executor:
         )
 
     async def _fail(self, id: str, reason: str) -> None:
-        """Let a task fail with an internal error."""
+        """Mark a task as failed, with an internal error."""
         error = Raw(jsonrpc.encode({"code": InternalError.code, "message": reason}))
 
         def change(record: TaskRecord) -> bool:

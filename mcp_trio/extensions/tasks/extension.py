@@ -1,4 +1,4 @@
-"""Tasks: the extension's methods, and its part in calls and lists of tools."""
+"""Tasks: the extension's methods and hooks."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,7 +19,7 @@ from ...server.background import NeverATask
 from ...server.extension_points import ExtensionHooks, Listening, Proceed
 from ...server.features.tools import ServerTool
 from ...server.gauges import Gauge, labels
-from ...server.limits import must_be_limits, must_be_seconds
+from ...server.limits import check_limits, check_seconds
 from ...server.request import Request
 from ...stores.base import Store
 from ...stores.memory import MemoryStore
@@ -30,7 +30,7 @@ from .record import ShownTask, TaskRecord
 
 IDENTIFIER = TASKS
 NOTIFICATION = "notifications/tasks"
-# Tasks that one subscription may listen to.
+# The maximum number of tasks in one subscription.
 MOST_LISTENED = 1000
 
 
@@ -47,16 +47,20 @@ class UpdateParams(TaskParams, kw_only=True, rename="camel"):
 
 
 class Tasks(Extension):
-    """Calls of tools that go on after their request was answered.
+    """Calls of tools that continue after their request was answered.
 
-    A server declares it by itself as soon as a tool has `task=`. To set more, pass one
-    to `Server(extensions=[Tasks(...)])`.
+    A server declares this extension as soon as a tool has `task=`. To change its
+    settings, pass one to `Server(extensions=[Tasks(...)])`. Durations are in seconds.
 
-    `slots` is the number of tasks that this process works on at a time; others wait.
-    `ttl` and `poll_interval` are for tools that have none of their own, and `most_ttl`
-    is the longest that a task is kept. One client may have `most_tasks` that have not
-    expired, and those may hold `most_bytes`. Durations are in seconds.
-    `store` is where tasks are kept: by default that of the server.
+    Args:
+        slots: The number of tasks that this process runs at the same time. Others wait.
+        ttl: How long a task is kept, for tools without a `ttl` of their own.
+        poll_interval: How long clients wait between two polls, for tools that do not
+            set it.
+        most_ttl: The longest that a task is kept.
+        most_tasks: The number of unexpired tasks that one client may have.
+        most_bytes: The number of bytes that these tasks and their results may hold.
+        store: Where tasks are kept. By default, in the store of the server.
     """
 
     identifier = IDENTIFIER
@@ -76,24 +80,22 @@ class Tasks(Extension):
         most_bytes: int = 64 * 2**20,
         store: Store | None = None,
     ) -> None:
-        must_be_limits(
-            "Tasks", slots=slots, most_tasks=most_tasks, most_bytes=most_bytes
-        )
-        must_be_seconds(ttl, "Tasks(ttl)")
-        must_be_seconds(poll_interval, "Tasks(poll_interval)")
-        must_be_seconds(most_ttl, "Tasks(most_ttl)")
+        check_limits("Tasks", slots=slots, most_tasks=most_tasks, most_bytes=most_bytes)
+        check_seconds(ttl, "Tasks(ttl)")
+        check_seconds(poll_interval, "Tasks(poll_interval)")
+        check_seconds(most_ttl, "Tasks(most_ttl)")
         self.slots = slots
         self._durations = Durations(ttl, poll_interval, most_ttl)
         self._ledger = TaskLedger(most_tasks, most_bytes)
-        # Only if it is not the server's.
+        # None to use the server's store.
         self._own_store = store
-        # By revision, what follows the fields of a task in a result.
+        # Revision -> the end of an encoded result, after the fields of a task.
         self._endings: dict[str, bytes] = {}
-        # The subscriptions to each task.
+        # Task id -> the subscriptions to the task.
         self._listeners: dict[str, set[Listening]] = {}
 
     def bind(self, server: Server[Any]) -> ExtensionHooks:
-        """Belong to a server."""
+        """Add the extension to a server, and return its hooks."""
         hooks = super().bind(server)
         self._executor = Executor(
             server,
@@ -101,19 +103,19 @@ class Tasks(Extension):
             self._ledger,
             self._durations,
             slots=self.slots,
-            on_change=self._tell_listeners,
+            on_change=self._notify_listeners,
             listened=self._listeners.keys(),
         )
         return hooks
 
     def use_store(self, store: Store) -> None:
-        """Keep the tasks in the server's store, unless this has a store of its own."""
+        """Store tasks in the server's store, unless this has its own store."""
         if self._own_store is None:
             self._executor.use_store(store)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run tasks for as long as the server does."""
+        """Run tasks while the server runs."""
         async with AsyncExitStack() as stack:
             if self._own_store is not None:
                 await stack.enter_async_context(self._own_store.running())
@@ -121,11 +123,11 @@ class Tasks(Extension):
             yield
 
     async def settle(self, seconds: float) -> None:
-        """Let tasks end before the server stops; those that do not, fail."""
+        """Wait for tasks to end before the server stops. Others fail."""
         await self._executor.settle(seconds)
 
     def gauges(self) -> list[Gauge]:
-        """Return how many tasks there are in this process, and how they ended."""
+        """Return the number of tasks in this process, by state and by outcome."""
         states = self._executor.count_by_state()
         now = {labels(state=state): count for state, count in states.items()}
         ended = {
@@ -133,24 +135,24 @@ class Tasks(Extension):
             for outcome, count in sorted(self._executor.ended.items())
         }
         return [
-            Gauge("mcp_tasks", "Tasks that are not over.", now),
-            Gauge("mcp_tasks_total", "Tasks that are over.", ended, "counter"),
+            Gauge("mcp_tasks", "Tasks that have not ended.", now),
+            Gauge("mcp_tasks_total", "Tasks that have ended.", ended, "counter"),
         ]
 
     # Methods
 
     @method("tasks/get", named_by="taskId")
     async def get(self, params: TaskParams, ctx: ExtensionContext) -> bytes:
-        """Return a task as it is now."""
+        """Return the current state of a task."""
         task = await self._find(params.task_id, ctx.principal)
         self._executor.note_seen(task)
         self._executor.expect_poll(task.id, task.poll_interval)
-        # The result in it was held to the limits already.
+        # The size of the result in it has already been limited.
         return bytes(task.shown)[:-1] + self._ending(ctx.protocol_revision)
 
     @method("tasks/update", named_by="taskId")
     async def update(self, params: UpdateParams, ctx: ExtensionContext) -> None:
-        """Take answers to open questions, and ignore all others."""
+        """Store answers to open questions. Others are ignored."""
         await self._find(params.task_id, ctx.principal)
         responses = params.input_responses
 
@@ -167,7 +169,7 @@ class Tasks(Extension):
 
     @method("tasks/cancel", named_by="taskId")
     async def cancel(self, params: TaskParams, ctx: ExtensionContext) -> None:
-        """Cancel a task, unless it is over."""
+        """Cancel a task, unless it has ended."""
         await self._find(params.task_id, ctx.principal)
 
         def change(record: TaskRecord) -> bool:
@@ -179,7 +181,7 @@ class Tasks(Extension):
         await self._executor.records.change(params.task_id, change)
 
     async def _find(self, id: str, principal: Principal | None) -> ShownTask:
-        """Return a task of this principal. Raises InvalidParams."""
+        """Return a task that belongs to a principal. Raises InvalidParams."""
         task = await self._executor.records.show(id)
         if task is None or not _belongs_to(task, principal):
             raise InvalidParams(
@@ -199,13 +201,13 @@ class Tasks(Extension):
     # Tools
 
     def takes_calls_of(self, tool: ServerTool) -> bool:
-        """Take part in calls of tools with `task=`."""
+        """Wrap the calls of tools with `task=`."""
         return tool.task is not None
 
     def list_tool(
         self, tool: ServerTool, listed: Tool, revision: Revision, is_declared: bool
     ) -> Tool | None:
-        """Leave out tools that need a task in revisions that have none."""
+        """Hide tools that require tasks in revisions without tasks."""
         if revision.opens and tool.task is not None and tool.task.is_required:
             return None
         return listed
@@ -214,7 +216,7 @@ class Tasks(Extension):
         self, request: Request, tool: ServerTool, proceed: Proceed
     ) -> bytes:
         """Create a task for a call, or let the request wait for its result."""
-        if request.task is not None:  # this is the task, which calls its tool
+        if request.task is not None:  # this is the call within the task
             return await proceed()
         assert tool.task is not None
         if request.call.revision.opens or self.declared(request) is None:
@@ -222,7 +224,7 @@ class Tasks(Extension):
                 raise _cannot_call(request, tool)
             request.task = NeverATask()
             return await proceed()
-        # Nobody needs a task to learn that the arguments are wrong.
+        # Invalid arguments are reported at once, without a task.
         tool.decode(request.call.params.arguments)
         created: bytes | TaskRecord
         if tool.task.manual_start:
@@ -239,7 +241,7 @@ class Tasks(Extension):
     # Subscriptions
 
     async def listen(self, listening: Listening) -> Json:
-        """Accept those of the ids that are tasks of this principal."""
+        """Accept the ids of tasks that belong to the request's principal."""
         ids = _listened_ids(listening)
         principal = listening.request.principal
         accepted = []
@@ -251,7 +253,7 @@ class Tasks(Extension):
         return listening.wanted
 
     async def follow(self, listening: Listening) -> None:
-        """Tell a client of its tasks as they are, and of each change."""
+        """Notify a client of the current state of its tasks, and of each change."""
         ids: list[str] = listening.wanted["taskIds"]
         for id in ids:
             self._listeners.setdefault(id, set()).add(listening)
@@ -259,7 +261,7 @@ class Tasks(Extension):
             for id in ids:
                 task = await self._executor.records.show(id)
                 if task is not None:
-                    self._tell(listening, task)
+                    self._notify(listening, task)
             await trio.sleep_forever()
         finally:
             for id in ids:
@@ -267,12 +269,12 @@ class Tasks(Extension):
                 if not self._listeners[id]:
                     del self._listeners[id]
 
-    def _tell_listeners(self, task: ShownTask) -> None:
+    def _notify_listeners(self, task: ShownTask) -> None:
         for listening in self._listeners.get(task.id, ()):
-            self._tell(listening, task)
+            self._notify(listening, task)
 
-    def _tell(self, listening: Listening, task: ShownTask) -> None:
-        listening.tell(NOTIFICATION, json.decode(task.shown, type=dict[str, Raw]))
+    def _notify(self, listening: Listening, task: ShownTask) -> None:
+        listening.notify(NOTIFICATION, json.decode(task.shown, type=dict[str, Raw]))
         self._executor.note_seen(task)
 
 
@@ -284,7 +286,7 @@ def _belongs_to(task: ShownTask, principal: Principal | None) -> bool:
 
 
 def _cannot_call(request: Request, tool: ServerTool) -> ProtocolError:
-    """Return the refusal of a call of a tool that needs a task."""
+    """Return the error for a call of a tool that requires a task."""
     if request.call.revision.opens:
         return InvalidParams(f"Unknown tool: {tool.name}")
     return MissingClientCapability({"extensions": {IDENTIFIER: {}}})
@@ -297,5 +299,7 @@ def _listened_ids(listening: Listening) -> list[str]:
     if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
         raise InvalidParams(f"{place}: expected array of strings")
     if len(ids) > MOST_LISTENED:
-        raise InvalidParams(f"{place}: at most {MOST_LISTENED:,} are taken")
+        raise InvalidParams(
+            f"{place}: expected at most {MOST_LISTENED:,} ids, got {len(ids):,}"
+        )
     return list(dict.fromkeys(ids))

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from ...protocol.errors import TooManyCalls
 
-# What a task holds beside its params and its result, in bytes.
+# The size of a task without its params and its result, in bytes.
 OVERHEAD = 1024
-# Seconds after which a client may try again that holds too much.
+# Seconds after which a client that exceeds a limit may try again.
 LATER = 5.0
 
 
@@ -26,7 +26,7 @@ class _Total(Struct):
 
 
 class TaskLedger:
-    """What the clients of this process hold, until their tasks expire."""
+    """The number and the size of each client's tasks, until they expire."""
 
     def __init__(self, most_tasks: int, most_bytes: int) -> None:
         self._most_tasks = most_tasks
@@ -37,7 +37,7 @@ class TaskLedger:
         self._numbers = count()
 
     def admit(self, client: Hashable, size: int) -> None:
-        """Refuse a client another task if it has too many. Raises TooManyCalls."""
+        """Raise TooManyCalls if a client cannot have another task of this size."""
         self.forget_expired()
         total = self._totals.get(client, _Total())
         if total.tasks >= self._most_tasks:
@@ -54,7 +54,7 @@ class TaskLedger:
             )
 
     def add(self, id: str, client: Hashable, size: int, ttl: float) -> None:
-        """Count a task of a client for as long as it lives."""
+        """Count a task of a client until it expires."""
         self._holdings[id] = _Holding(client, size + OVERHEAD)
         total = self._totals.setdefault(client, _Total())
         total.tasks += 1
@@ -63,7 +63,7 @@ class TaskLedger:
         heappush(self._expiries, (expires, next(self._numbers), id))
 
     def has_room(self, id: str, size: int) -> bool:
-        """Count the result of a task, if there is room for it."""
+        """Count the result of a task. Returns False if it exceeds the limit."""
         holding = self._holdings.get(id)
         if holding is None:  # created by another process
             return True
@@ -75,7 +75,7 @@ class TaskLedger:
         return True
 
     def forget_expired(self) -> list[str]:
-        """Count expired tasks no longer, and return their ids."""
+        """Stop counting expired tasks, and return their ids."""
         now = trio.current_time()
         expired = []
         while self._expiries and self._expiries[0][0] <= now:

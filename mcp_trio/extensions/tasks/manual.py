@@ -1,4 +1,4 @@
-"""A call of a tool that starts its task itself, with `ctx.start_task()`."""
+"""Calls of tools that start their task themselves, with `ctx.start_task()`."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,8 +16,8 @@ from .running import RunningTask
 class ManualCall:
     """A call that is a request until its tool starts a task.
 
-    The tool runs in `scope`. `settled` is set as soon as the request can be answered:
-    when `task` is there, or when the tool has ended without one, with `outcome`.
+    The tool runs in `scope`. `settled` is set when the request can be answered: `task`
+    is set, or the tool has ended without starting one, and `outcome` is set.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class ManualCall:
         return self.task is not None
 
     async def run(self, proceed: Proceed) -> bytes:
-        """Run the tool, and note what became of it unless it has become a task."""
+        """Run the tool, and store its outcome unless it has become a task."""
         try:
             result = await proceed()
         except trio.Cancelled:
             raise
-        except BaseException as failure:  # it belongs to the request
+        except BaseException as failure:  # reraised in the request
             if self.task is not None:
                 raise
             self.outcome = outcome.Error(failure)
@@ -61,14 +61,14 @@ class ManualCall:
         if self.task is None:
             self.record, self.task = await self._become_task(self)
             self.settled.set()
-            await self.task.slot.take()
+            await self.task.slot.acquire()
 
     async def report(self, message: str) -> None:
-        """Say in the status what the task is doing."""
+        """Set the status message."""
         if self.task is not None:
             await self.task.report(message)
 
     async def all(self, *questions: Question[Any]) -> list[Any]:
-        """Ask the client as a task does."""
+        """Ask the client, and wait for all answers."""
         assert self.task is not None
         return await self.task.all(*questions)

@@ -1,4 +1,4 @@
-"""What is known of a task, as a record of the store and as clients see it."""
+"""The record of a task in the store, and its form for clients."""
 
 import time
 from datetime import UTC, datetime
@@ -15,13 +15,13 @@ TERMINAL = frozenset({"completed", "failed", "cancelled"})
 
 
 class StoredPrincipal(Struct):
-    """Who a task acts for."""
+    """The principal of a task."""
 
     name: str
     scopes: frozenset[str] = frozenset()
     expires: float | None = None
     claims: dict[str, Any] = {}
-    # The user who started the process has another name on another machine.
+    # The owner of a process may have a different name on another machine.
     is_owner: bool = False
 
     @classmethod
@@ -47,8 +47,8 @@ class StoredPrincipal(Struct):
 class ShownTask(Struct, kw_only=True, omit_defaults=True):
     """The parts of a stored task that a poll needs.
 
-    `shown` is the task as clients see it. It is made when the task changes, because a
-    task is usually polled more often. That saves a tenth of a poll's instructions.
+    `shown` is the task in its form for clients. It is encoded when the task changes,
+    because tasks are polled more often. This saves a tenth of a poll's instructions.
     """
 
     id: str
@@ -66,11 +66,10 @@ class ShownTask(Struct, kw_only=True, omit_defaults=True):
 class TaskRecord(ShownTask, kw_only=True, omit_defaults=True):
     """One task. Times are in seconds since 1970, durations in seconds.
 
-    `params` are those of the `tools/call` that created it, with its `_meta`.
-    `questions` are those that the client has not answered, `answers` those of its
-    answers that the tool has not taken, or all of them if the tool may run again.
-    `asked` are the keys of all questions so far. The result or the error of a stored
-    task is only in `shown`.
+    `params` are those of the `tools/call` request, with `_meta`. `questions` have not
+    been answered. `answers` have not been read by the tool, or are all answers if the
+    tool may be retried. `asked` are the keys of all questions so far. In the store, the
+    result or the error is only in `shown`.
     """
 
     tool: str
@@ -89,22 +88,22 @@ class TaskRecord(ShownTask, kw_only=True, omit_defaults=True):
     error: Raw | UnsetType = UNSET
 
     def seconds_left(self) -> float:
-        """Return the time that a task which exists may still be kept.
+        """Return the seconds until an existing task expires.
 
-        If the process that created it has another clock, this may be too long. The
+        If the clock of the process that created it differs, this may be too long. The
         store deletes the task in time.
         """
         left = self.created + self.ttl - time.time()
         return left if 0 < left < self.ttl else self.ttl
 
     def fail_with(self, error: Raw) -> None:
-        """Let the task fail with an error object of JSON-RPC."""
+        """Mark the task as failed, with a JSON-RPC error object."""
         self.status = "failed"
         self.error = error
         self.message = json.decode(error)["message"]
         self.questions = {}
 
-    # As clients see it
+    # The form for clients
 
     def summary(self) -> Json:
         """Return the fields that every form of a task has."""
@@ -121,7 +120,7 @@ class TaskRecord(ShownTask, kw_only=True, omit_defaults=True):
         return fields
 
     def encoded(self) -> bytes:
-        """Return the record as it is stored."""
+        """Encode the record for the store."""
         shown = Raw(jsonrpc.encode(self._detailed()))
         stored = structs.replace(self, shown=shown, result=UNSET, error=UNSET)
         return json.encode(stored)

@@ -1,4 +1,4 @@
-"""The tasks in a store: every change of one, in whatever process."""
+"""Reading and changing the tasks in a store."""
 
 import secrets
 import time
@@ -15,7 +15,7 @@ _decode_shown = json.Decoder(ShownTask).decode
 
 
 def new_id() -> str:
-    """Return the id of a new task, which nobody can guess."""
+    """Return an id for a new task, which cannot be guessed."""
     return secrets.token_urlsafe(24)
 
 
@@ -23,7 +23,7 @@ class TaskRecords:
     """Reads and changes the tasks of one server in a store.
 
     The ids of tasks that have changed are published on `channel`. `ended` counts the
-    tasks that ended by a change that was made here, by status.
+    tasks that this process has ended, by status.
     """
 
     def __init__(self, store: Store, server: str) -> None:
@@ -36,7 +36,7 @@ class TaskRecords:
         return self._prefix + id
 
     async def create(self, record: TaskRecord) -> None:
-        """Store a new task for as long as it lives."""
+        """Store a new task until it expires."""
         record.updated = record.created
         key = self._key(record.id)
         await self._store.write(key, record.encoded(), ttl=record.ttl, expected=0)
@@ -47,7 +47,7 @@ class TaskRecords:
         return None if found is None else _decode(found.value)
 
     async def show(self, id: str) -> ShownTask | None:
-        """Return what a poll needs of a task, or None if there is no such task."""
+        """Return the parts of a task that a poll needs, or None if there is none."""
         found = await self._store.read(self._key(id))
         return None if found is None else _decode_shown(found.value)
 
@@ -61,10 +61,10 @@ class TaskRecords:
         change: Callable[[TaskRecord], bool],
         lease: Lease | None = None,
     ) -> TaskRecord | None:
-        """Change a task that is not over, and let everybody know.
+        """Change a task that has not ended, and publish the change.
 
         `change` returns whether it has changed the record. It is called again if
-        somebody else was faster. Raises LeaseLost.
+        another process has changed the record concurrently. Raises LeaseLost.
         """
         while True:
             found = await self._store.read(self._key(id))

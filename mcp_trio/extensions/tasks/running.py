@@ -1,4 +1,4 @@
-"""A tool that runs as a task in this process."""
+"""A task that runs in this process."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from ...server.client_requests import Question, check_capability
 from ...server.exceptions import AskFailed
 from ...server.request import Request
 from ...stores.base import QueuedJob, StoreUnavailable
-from ...stores.patience import until_available
+from ...stores.retry import until_available
 from .record import TaskRecord
 from .records import TaskRecords
 from .slots import Slot
@@ -26,8 +26,8 @@ T = TypeVar("T")
 class RunningTask:
     """A task while this process runs it. The tool's context uses it.
 
-    `scope` surrounds the tool. `reason` says why this process has cancelled it, which
-    is None if the client has.
+    `scope` is the cancel scope of the tool. `reason` says why this process has
+    cancelled it; it is None if the client has.
     """
 
     has_started = True
@@ -59,23 +59,23 @@ class RunningTask:
 
     @property
     def is_asking(self) -> bool:
-        """Whether the task waits for an answer of its client."""
+        """Whether the task waits for answers from its client."""
         return self._waiting > 0
 
     @property
     def has_expired(self) -> bool:
-        """Whether the time is over for which the task is kept."""
+        """Whether the task's time to live has passed."""
         return trio.current_time() >= self.scope.deadline
 
     # Changes
 
     def stop(self, reason: str) -> None:
-        """Cancel the tool, and let the task fail for this reason."""
+        """Cancel the tool, so that the task fails with this reason."""
         self.reason = reason
         self.scope.cancel()
 
     def note_change(self, record: TaskRecord | None) -> None:
-        """Take note of a change in the store, which any process may have made."""
+        """Handle a change in the store, which any process may have made."""
         self._changed.set()
         self._changed = trio.Event()
         if record is None or record.is_over:
@@ -87,7 +87,7 @@ class RunningTask:
         """Do nothing: this is a task already."""
 
     async def report(self, message: str) -> None:
-        """Say in the status what the task is doing."""
+        """Set the status message."""
         message = without_surrogates(message)
 
         def change(record: TaskRecord) -> bool:
@@ -97,13 +97,15 @@ class RunningTask:
         try:
             await self._records.change(self.id, change, self.job.lease)
         except StoreUnavailable as problem:
-            log.debug("task %s: its status is not kept: %s", self.id, problem.reason)
+            log.debug(
+                "task %s: cannot store the status message: %s", self.id, problem.reason
+            )
 
     async def all(self, *questions: Question[Any]) -> list[Any]:
-        """Ask the client, and wait until it has answered all questions.
+        """Ask the client, and wait for all answers.
 
-        Another task may run in its slot until it is answered. Raises
-        MissingClientCapability and AskFailed.
+        While it waits, another task may use its slot. Raises MissingClientCapability or
+        AskFailed.
         """
         for question in questions:
             check_capability(question, self._request)
@@ -114,7 +116,7 @@ class RunningTask:
             answers = await self._wait_for_answers(keys)
         finally:
             self._waiting -= 1
-        await self.slot.take()
+        await self.slot.acquire()
         return [
             _read(question, answers[key])
             for question, key in zip(questions, keys, strict=True)
@@ -123,8 +125,8 @@ class RunningTask:
     async def _issue(self, questions: tuple[Question[Any], ...]) -> list[str]:
         """Add the questions to the task, and return their keys.
 
-        Those that the task has asked before, in a process that was lost, keep their
-        answers.
+        Questions that the task has already asked, in a process that was lost, keep
+        their answers.
         """
         revision = self._request.call.revision
         requests: dict[str, Raw] = {}
@@ -179,7 +181,7 @@ class RunningTask:
 
 
 def _unused_key(question: Question[Any], asked: set[str]) -> str:
-    """Return a key for a question that is not among those asked."""
+    """Return an unused key for a question."""
     name = question.key or question.method.partition("/")[0]
     key = name
     number = 2

@@ -1,45 +1,45 @@
-"""Slots: how many tasks a process works on at a time."""
+"""Slots limit how many tasks a process runs at a time."""
 
 import trio
 
 
 class Slots:
-    """A number of slots."""
+    """The slots of a process. `free` may be negative for a short time."""
 
     def __init__(self, number: int) -> None:
         self.free = number
         self._changed = trio.lowlevel.ParkingLot()
 
     async def wait(self) -> None:
-        """Wait until there is a free slot, without taking it."""
+        """Wait until a slot is free, without acquiring it."""
         while self.free <= 0:
             await self._changed.park()
 
-    def give_back(self) -> None:
-        """Make another slot free."""
+    def release(self) -> None:
+        """Release a slot."""
         self.free += 1
         self._changed.unpark_all()
 
 
 class Slot:
-    """The slot of one task, while it has one. A task that only waits needs none."""
+    """The slot of one task. A task that waits for answers releases its slot."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
-        self._is_taken = False
+        self._is_acquired = False
 
-    async def take(self) -> None:
-        """Take a slot, as soon as one is free."""
+    async def acquire(self) -> None:
+        """Wait for a free slot, and acquire it."""
         await self._slots.wait()
-        self.take_now()
+        self.acquire_nowait()
 
-    def take_now(self) -> None:
-        """Take a slot, even if that is one too many for a while."""
+    def acquire_nowait(self) -> None:
+        """Acquire a slot, even if none is free."""
         self._slots.free -= 1
-        self._is_taken = True
+        self._is_acquired = True
 
     def release(self) -> None:
-        """Let another task have the slot. Does nothing if the slot is not taken."""
-        if self._is_taken:
-            self._is_taken = False
-            self._slots.give_back()
+        """Release the slot. Does nothing if it is not acquired."""
+        if self._is_acquired:
+            self._is_acquired = False
+            self._slots.release()

@@ -1,4 +1,4 @@
-"""The supported protocol revisions, and the choice among them."""
+"""The supported protocol revisions."""
 
 from ..errors import UnsupportedVersion
 from ..extensions import ExtensionTable
@@ -15,7 +15,7 @@ from .sessionless import sessionless
 
 Kinds = tuple[type[Revision], ...]
 
-# Oldest first. To add a revision, write its module and name it here.
+# Oldest first. To add a revision, write its module and list it here.
 REVISIONS: Kinds = (
     R2024_10_07,
     R2024_11_05,
@@ -25,12 +25,12 @@ REVISIONS: Kinds = (
     R2026_07_28,
 )
 
-# Name of a profile -> the revisions of a server with that profile.
+# Profile -> the revisions of a server that uses it.
 PROFILES: dict[str, Kinds] = {"pocket": (Pocket,)}
 
 
 class Revisions:
-    """The revisions that one server speaks."""
+    """The revisions that one server supports."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Revisions:
         self.names = [revision.name for revision in reversed(self.all)]
 
     def without_sessions(self) -> "Revisions":
-        """Return those of the revisions that can do without sessions over HTTP."""
+        """Return sessionless variants of the revisions that support them."""
         kinds = tuple(
             sessionless(type(revision))
             for revision in self.all
@@ -64,14 +64,14 @@ class Revisions:
         return Revisions(self._server, self._instructions, kinds, self.extensions)
 
     def serves(self, revision: Revision, method: str) -> bool:
-        """Return whether a revision, or an extension in that revision, has a method."""
+        """Return whether a method exists in a revision, its own or an extension's."""
         if method in revision.requests:
             return True
         added = self.extensions.methods.get(method)
         return added is not None and (added.in_sessions or not revision.opens)
 
     def declared(self, requested: str) -> Revision:
-        """Return the revision that a request names. Raises UnsupportedVersion."""
+        """Return the stateless revision with this name. Raises UnsupportedVersion."""
         if requested not in self.stateless:
             raise UnsupportedVersion(requested, self.names)
         return self.stateless[requested]

@@ -8,7 +8,7 @@ from .r2025_06_18 import R2025_06_18
 
 
 class Pocket(R2025_06_18):
-    """Revision 2025-06-18 with nothing left out of results."""
+    """Revision 2025-06-18, with every field present in results."""
 
     def tool_result(self, result: ToolResult) -> Json:
         """Return the result of tools/call, with all of its fields."""
@@ -23,5 +23,5 @@ class Pocket(R2025_06_18):
         }
 
     def listing(self, items: Mapping[str, Sequence[Any]], cursor: str | None) -> Json:
-        """Return the result of a list request, whose last page has an empty cursor."""
+        """Return the result of a list request. The last page has an empty cursor."""
         return super().listing(items, cursor or "")

@@ -23,10 +23,12 @@ class R2024_10_07(Revision):
         requests: resources/list resources/read
         requests: resources/subscribe resources/unsubscribe
         notifications: notifications/initialized notifications/progress
-        asks: ping sampling/createMessage
-        tells: notifications/progress notifications/message
-        tells: notifications/tools/list_changed notifications/prompts/list_changed
-        tells: notifications/resources/list_changed notifications/resources/updated
+        server_requests: ping sampling/createMessage
+        server_notifications: notifications/progress notifications/message
+        server_notifications: notifications/tools/list_changed
+        server_notifications: notifications/prompts/list_changed
+        server_notifications: notifications/resources/list_changed
+        server_notifications: notifications/resources/updated
         capabilities: experimental logging prompts resources tools
         Implementation: name version
         Tool: name description inputSchema
@@ -57,10 +59,10 @@ class R2024_10_07(Revision):
     }
 
     def tool_result(self, result: ToolResult) -> Json:
-        """Return the result of tools/call, which is one JSON value.
+        """Return the result of tools/call, which is a single JSON value.
 
-        It is the structured content; without any, it is the text if the content is one
-        text, and else the list of content.
+        The value is the structured content. Without structured content, it is the text
+        if there is exactly one text block, and otherwise the list of content blocks.
         """
         value = result.structured
         if value is UNSET:
@@ -70,7 +72,7 @@ class R2024_10_07(Revision):
         return self.result({"toolResult": value}, result.meta)
 
     def error(self, error: ProtocolError) -> Json:
-        """Return an error object; invalid params have their reason in `data`."""
+        """Return an error object. For invalid params, the reason is in `data`."""
         shaped = super().error(error)
         if shaped["code"] == InvalidParams.code:
             reason = strip_controls(error.reason).removeprefix("Invalid params: ")

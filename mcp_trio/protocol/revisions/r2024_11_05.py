@@ -1,7 +1,7 @@
 """Revision 2024-11-05.
 
-New: typed content and `isError`, pages, cancellation, roots, and a list of resource
-templates of its own.
+New: typed content and `isError`, pages, cancellation, roots, and a separate list of
+resource templates.
 """
 
 from .base import Revision
@@ -11,16 +11,16 @@ from .r2024_10_07 import R2024_10_07
 class R2024_11_05(Revision):
     """Revision 2024-11-05.
 
-    Only the table builds on the predecessor. What the first revision does differently
-    in code was never done again.
+    It derives from `Revision`, because no later revision needs the code of 2024-10-07.
+    Only the table builds on that of its predecessor.
     """
 
     name = "2024-11-05"
     table = R2024_10_07.table.plus("""
         requests: resources/templates/list
         notifications: notifications/cancelled notifications/roots/list_changed
-        asks: roots/list
-        tells: notifications/cancelled
+        server_requests: roots/list
+        server_notifications: notifications/cancelled
         ToolResult: -toolResult content isError
         Text Image ResourceTemplate: annotations
         EmbeddedResource: resource annotations

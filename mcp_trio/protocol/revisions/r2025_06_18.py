@@ -1,13 +1,13 @@
 """Revision 2025-06-18.
 
 New: structured content, which is always an object, resource links, elicitation, titles,
-and `_meta` in lists. Gone: batches.
+and `_meta` in lists. Removed: batches.
 """
 
 from ..types import Json, Tool, ToolUseResult
 from .r2025_03_26 import R2025_03_26
 
-# Keywords that stay at the root of a schema, because references lead there.
+# Keywords that stay at the root of a schema, because references point there.
 _ROOT_KEYWORDS = ("$schema", "$defs", "definitions")
 
 
@@ -19,7 +19,7 @@ class R2025_06_18(R2025_03_26):
     wraps = True
     # The specification's page has the title of TextContents; the schema lacks it.
     table = R2025_03_26.table.plus("""
-        asks: elicitation/create
+        server_requests: elicitation/create
         Implementation PromptArgument: title
         Tool: title outputSchema _meta
         ToolResult: structuredContent
@@ -31,10 +31,10 @@ class R2025_06_18(R2025_03_26):
     """)
 
     def permitted(self, kind: type | str, fields: Json) -> Json:
-        """Return the fields that this revision names.
+        """Return the fields that this revision defines.
 
-        Output schemas are those of objects, and the structured content of a result for
-        the client's model is an object.
+        An output schema has to describe an object, and the structured content of a tool
+        result in sampling has to be an object. Other values are wrapped in one.
         """
         shaped = super().permitted(kind, fields)
         if self.wraps and kind is Tool and "outputSchema" in shaped:

@@ -1,7 +1,7 @@
 """Revision 2025-11-25.
 
-New: icons, elicitation by URL and with lists of choices, and tools in sampling. Invalid
-arguments of a tool are reported in its result.
+New: icons, URL elicitation, lists of choices in forms, and tools in sampling. Invalid
+tool arguments are reported in the tool's result.
 """
 
 from typing import ClassVar
@@ -20,9 +20,9 @@ class R2025_11_25(R2025_06_18):
 
     name = "2025-11-25"
     primes = True
-    # The fields of TextContents are those on the specification's page.
+    # The fields of TextContents follow the specification's text, not its schema.
     table = R2025_06_18.table.plus("""
-        tells: notifications/elicitation/complete
+        server_notifications: notifications/elicitation/complete
         Implementation: description icons websiteUrl
         Icon: src mimeType sizes theme
         Tool Resource ResourceTemplate ResourceLink Prompt: icons

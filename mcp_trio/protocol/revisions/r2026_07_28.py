@@ -1,8 +1,8 @@
 """Revision 2026-07-28.
 
-There is no handshake and there are no sessions. Each request names its revision, and
-each result names its type and the server. The server asks the client in results, not
-with requests of its own.
+Stateless: no handshake and no sessions. Each request names its revision, and each
+result names its type and the server. The server does not send requests. It puts its
+questions to the client into a result.
 """
 
 from collections.abc import Mapping
@@ -31,9 +31,9 @@ class R2026_07_28(R2025_11_25):
         requests: -resources/subscribe -resources/unsubscribe
         notifications: -notifications/initialized -notifications/progress
         notifications: -notifications/roots/list_changed
-        asks: -ping
-        tells: notifications/subscriptions/acknowledged
-        tells: -notifications/elicitation/complete
+        server_requests: -ping
+        server_notifications: notifications/subscriptions/acknowledged
+        server_notifications: -notifications/elicitation/complete
         capabilities: extensions
         TextContents: -annotations
         elicitation/create: -elicitationId
@@ -51,16 +51,16 @@ class R2026_07_28(R2025_11_25):
 
     @cached_property
     def _about(self) -> Json:
-        """The part of `_meta` that names the server."""
+        """The entry in `_meta` that identifies the server."""
         return {VENDOR + "serverInfo": self.shape(self.server)}
 
     def result(
         self, shaped: Json, meta: Json | None = None, *, cacheable: bool = False
     ) -> Json:
-        """Return a result with its type, the server's name, and hints for caching.
+        """Return a result with its type, the server's name, and caching hints.
 
-        What is listed or read may change at any time, and may differ between
-        principals, so caches must neither keep nor share it.
+        Lists and resources may change at any time, and may differ between principals,
+        so caches must neither store nor share them.
         """
         about = self._about
         if meta:
@@ -72,10 +72,10 @@ class R2026_07_28(R2025_11_25):
         return result
 
     def input_required(self, requests: Mapping[str, Json], state: str) -> Json:
-        """Return a result that asks the client.
+        """Return a result that asks the client for input.
 
-        `requests` are the questions by key. The client sends its request again, with
-        the answers and `state`.
+        `requests` maps keys to questions. The client repeats its request with the
+        answers and with `state`.
         """
         return self.result(
             {

@@ -1,32 +1,34 @@
-"""Revisions as a server without sessions speaks them over HTTP.
+"""Variants of the revisions for a server that has no sessions over HTTP.
 
-Every request may reach another process. So nothing can be set for later requests, and
-nothing can be announced between requests.
+Any process may receive any request. So a request cannot change settings for later ones,
+and the server cannot send notifications between requests.
 """
 
 from typing import cast
 
 from .base import Revision
 
-_LOST = """
+_REMOVED = """
     requests: -logging/setLevel -subscriptions/listen
     requests: -resources/subscribe -resources/unsubscribe
     capabilities: -logging
-    tells: -notifications/message -notifications/resources/updated
-    tells: -notifications/tools/list_changed -notifications/prompts/list_changed
-    tells: -notifications/resources/list_changed
+    server_notifications: -notifications/message -notifications/resources/updated
+    server_notifications: -notifications/tools/list_changed
+    server_notifications: -notifications/prompts/list_changed
+    server_notifications: -notifications/resources/list_changed
 """
-# In other revisions, the server asks in its results.
-_LOST_IN_SESSIONS = """
-    asks: -sampling/createMessage -elicitation/create -roots/list
+# Only in revisions that begin with `initialize`. In others, questions to the client are
+# part of a result, which needs no session.
+_REMOVED_REQUESTS = """
+    server_requests: -sampling/createMessage -elicitation/create -roots/list
 """
 
 
 def sessionless(kind: type[Revision]) -> type[Revision]:
-    """Return a revision as it is without sessions."""
-    table = kind.table.plus(_LOST)
+    """Return the variant of a revision that has no sessions."""
+    table = kind.table.plus(_REMOVED)
     if kind.opens:
-        table = table.plus(_LOST_IN_SESSIONS)
+        table = table.plus(_REMOVED_REQUESTS)
     changes = {
         "table": table,
         "keeps_sessions": False,

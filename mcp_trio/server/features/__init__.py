@@ -1,1 +1,1 @@
-"""What a server has for clients: tools, resources, prompts and completion."""
+"""The features of a server: tools, resources, prompts and completion."""

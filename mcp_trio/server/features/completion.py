@@ -1,34 +1,35 @@
-"""Completion: functions that complete an argument that a user is typing."""
+"""Completion: functions that complete an argument while a user types it."""
 
 from ...protocol.types import Completion
 from ..request import Request
 from ..schema.signature import AnyFunction
 from .feature import Feature
 
-# The most values that a completion may have, by the specification.
+# The maximum number of values in a completion, according to the specification.
 MAX_VALUES = 100
 
 
 class Completer(Feature):
     """A function that completes one argument of a prompt or a resource template.
 
-    It takes what the user has typed so far and, if it has a second parameter, a
-    dictionary of the other arguments.
+    It takes the text typed so far and, if it has a second parameter, a dictionary of
+    the other arguments.
     """
 
     def __init__(self, function: AnyFunction, name: str) -> None:
         super().__init__(function, "complete", name)
         if len(self.properties) not in (1, 2):
             raise TypeError(
-                "a completer takes the value so far, and may take a dict of the other "
-                "arguments"
+                "@server.complete: expected a function that takes the text so far and, "
+                "optionally, a dict of the other arguments; got one with the "
+                f"parameters {[*self.properties]}"
             )
 
     async def complete(
         self, request: Request, value: str, others: dict[str, str]
     ) -> Completion:
         """Return the completions of a value, given the other arguments."""
-        # A completer with one parameter does not take the others.
+        # A completer with one parameter does not take the other arguments.
         arguments = dict(zip(self.properties, (value, others), strict=False))
         found = await self.call(request, arguments)
         if isinstance(found, Completion):

@@ -1,4 +1,4 @@
-"""Feature: the base of tools, resources, prompts and completers."""
+"""Feature: the base class of tools, resources, prompts and completers."""
 
 import inspect
 from collections.abc import Awaitable, Mapping
@@ -15,26 +15,26 @@ from ..context import Context
 from ..exceptions import TimedOut
 from ..request import Environment, Request
 from ..schema import docstrings
-from ..schema.signature import AnyFunction, Parameters, innermost, peeled
+from ..schema.signature import AnyFunction, Parameters, innermost, without_partials
 from ..schema.strings import StringParameters
 
 
 class Feature:
-    """A function that requests run: `async def` in the event loop, `def` in a thread.
+    """A function that a request runs: `async def` in the event loop, `def` in a thread.
 
     `kind` is the name of the decorator that registers it, such as "tool". `name` is
-    unique among the features of this kind. `strings` says that its arguments are
-    sent as strings.
+    unique among the features of this kind. `strings` says whether the protocol sends
+    its arguments as strings.
     """
 
-    listed: Model  # as the protocol's lists show it
-    number: int  # counts the features of its kind; pages are cut by it
-    environment: Environment  # that of the server that it was registered with
-    scopes = NO_SCOPES  # required to use it, and to see it
+    listed: Model  # its entry in the protocol's lists
+    number: int  # its number among the features of its kind, for pagination
+    environment: Environment  # of the server that it was registered with
+    scopes = NO_SCOPES  # required to see and to use it
     timeout: float | None = None
-    # The feature that this one stands for, if it is of an included server.
+    # The feature of the included server that this is a stand-in for, if any.
     original: "Feature | None" = None
-    # Whether a server that includes this one has the feature too.
+    # Whether a server that includes this feature's server gets the feature too.
     is_includable = True
 
     def __init__(
@@ -47,11 +47,11 @@ class Feature:
         strings: bool = False,
     ) -> None:
         if isinstance(function, type) or not callable(function):
-            raise TypeError(f"@server.{kind} goes on a function, not on {function!r}")
+            raise TypeError(f"@server.{kind}: expected a function, got {function!r}")
         if _is_generator(function):
             raise TypeError(
-                f"@server.{kind} goes on a function that returns its result; "
-                f"{function!r} yields"
+                f"@server.{kind}: expected a function that returns its result, "
+                f"got the generator function {function!r}"
             )
         self.name = name
         self.label = f"{kind} {name}"
@@ -68,23 +68,23 @@ class Feature:
         self._is_async = _is_async(function)
 
     def decode(self, raw: bytes) -> dict[str, Any]:
-        """Return the keyword arguments in encoded ones. Raises InvalidParams.
+        """Decode arguments into keyword arguments. Raises InvalidParams.
 
-        Null counts as no arguments, because clients in Go write an absent map so.
+        Null means no arguments, because Go clients encode an absent map as null.
         """
         try:
             return self.parameters.decode(raw)
         except InvalidParams:
-            # Only now, because few clients send it.
+            # Checked only now, because few clients send null.
             if bytes(raw) != b"null":
                 raise
         return self.parameters.decode(b"{}")
 
     def call(self, request: Request, arguments: dict[str, Any]) -> Awaitable[Any]:
-        """Return an awaitable that runs the function within its timeout.
+        """Return an awaitable that runs the function, which may raise TimedOut.
 
-        `arguments` may be changed. The awaitable raises TimedOut. This method is not
-        async itself, as that would add a frame to every call.
+        `arguments` may be modified. This method is not async, because that would add a
+        frame to every call.
         """
         injected_name = self.parameters.injected_name
         if injected_name is not None:
@@ -101,7 +101,7 @@ class Feature:
 
     async def _run_in_thread(self, request: Request, arguments: dict[str, Any]) -> Any:
         threads = request.environment.worker_threads
-        assert threads is not None  # the server runs
+        assert threads is not None  # the server is running
         account = account_of(request.conversation, request.principal)
         call = partial(self.parameters.call, **arguments)
         value = await threads.run(call, account, self.label)
@@ -116,21 +116,21 @@ class Feature:
 
 
 def listed_name(kind: str, name: object, function: AnyFunction) -> str:
-    """Return the name that was given for a function, or else the function's own."""
+    """Return the given name of a feature, or the function's name if it is None."""
     if isinstance(name, str):
         return name
     if name is not None:
         raise TypeError(f"@server.{kind}(name): expected a string, got {name!r}")
-    named = peeled(function)
+    named = without_partials(function)
     own_name: str = getattr(named, "__name__", type(named).__name__)
     return own_name
 
 
 def listed_description(description: str | None, function: AnyFunction) -> str | None:
-    """Return the description that was given for a function, or else its docstring's."""
+    """Return the given description, or the one in the docstring if it is None."""
     if description is not None:
         return description
-    summary = docstrings.parse(peeled(function).__doc__).summary
+    summary = docstrings.parse(without_partials(function).__doc__).summary
     return summary or None
 
 
@@ -139,7 +139,7 @@ def _is_generator(function: AnyFunction) -> bool:
 
 
 def _is_async(function: AnyFunction) -> bool:
-    """Return whether a function is async, under its partials and its decorators."""
-    plain = peeled(function)
+    """Return whether a function is async, inside partials and decorators."""
+    plain = without_partials(function)
     layers = (plain, plain.__call__, innermost(function))
     return any(inspect.iscoroutinefunction(layer) for layer in layers)

@@ -1,4 +1,4 @@
-"""Prompts: functions that clients can list and fill in."""
+"""Prompts: functions that clients can list and get."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +12,7 @@ from .feature import Feature, listed_description, listed_name
 
 
 class ServerPrompt(Feature):
-    """A prompt that clients can list and fill in."""
+    """A prompt that clients can list and get."""
 
     listed: model.Prompt
 
@@ -51,12 +51,12 @@ class ServerPrompt(Feature):
             arguments.append(argument)
         return arguments
 
-    async def fill(self, request: Request, raw: bytes) -> PromptResult:
-        """Fill in the prompt with encoded arguments. Raises InvalidArguments."""
+    async def render(self, request: Request, raw: bytes) -> PromptResult:
+        """Render the prompt with encoded arguments. Raises InvalidArguments."""
         return self.as_result(await self.call(request, self.decode(raw)))
 
     def as_result(self, value: Any) -> PromptResult:
-        """Return the result for any value that the function returned."""
+        """Convert the function's return value to a result."""
         if isinstance(value, PromptResult):
             return value
         items = value if isinstance(value, list) else [value]
@@ -65,7 +65,7 @@ class ServerPrompt(Feature):
 
 
 def _message(item: str | model.Content | PromptMessage) -> PromptMessage:
-    """Return a message. Text and content are the user's."""
+    """Return a message. Text and content become messages of the user."""
     if isinstance(item, PromptMessage):
         return item
     content = Text(item) if isinstance(item, str) else item

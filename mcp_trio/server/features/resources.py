@@ -1,4 +1,4 @@
-"""Resources and resource templates: functions that read what a URI names."""
+"""Resources and resource templates: functions that read the contents of a URI."""
 
 import re
 from collections.abc import Iterable
@@ -42,7 +42,8 @@ class ServerResource(Feature):
     ) -> None:
         if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", uri):
             raise ValueError(
-                f"resource {uri!r}: a URI starts with a scheme, such as notes://"
+                "resource: expected a URI with a scheme, such as notes://today, "
+                f"got {uri!r}"
             )
         self.template = UriTemplate(uri)
         super().__init__(function, "resource", uri, strings=True)
@@ -76,14 +77,14 @@ class ServerResource(Feature):
             )
 
     def _check_variables(self) -> None:
-        """Check that the URI's variables and the function's parameters are the same."""
+        """Check that the variables in the URI are the parameters of the function."""
         variables = self.template.names
         if sorted(variables) != sorted(self.properties):
             parameters = list(self.properties)
             raise TypeError(
-                f"{self.label}: URI's variables and parameters must have the same "
-                f"names; the URI has {variables or 'none'}, "
-                f"the function {parameters or 'none'}"
+                f"{self.label}: expected the same names for the URI's variables and "
+                f"the function's parameters, got {variables or 'none'} in the URI and "
+                f"{parameters or 'none'} in the function"
             )
 
     async def read(self, request: Request, uri: str) -> list[Contents]:
@@ -96,9 +97,9 @@ class ServerResource(Feature):
         return self.as_contents(uri, value)
 
     def as_contents(self, uri: str, value: Any) -> list[Contents]:
-        """Return the contents for any value that the function returned."""
+        """Convert the function's return value to contents."""
         items = [value]
-        # Any other list is one value, and becomes JSON.
+        # Any other list is a single value, which is encoded as JSON.
         if isinstance(value, list) and value:
             is_contents = all(isinstance(item, _CONTENTS) for item in value)
             items = value if is_contents else items

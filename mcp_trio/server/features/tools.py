@@ -10,7 +10,7 @@ from ...auth.principal import NO_SCOPES, as_scopes
 from ...protocol import types as model
 from ...protocol.types import CONTENT_TYPES, Json, StructuredContent, Text, ToolResult
 from ..background import TaskOptions
-from ..limits import must_be_limits, must_be_seconds, read_rate
+from ..limits import check_limits, check_seconds, read_rate
 from ..request import Request
 from ..schema.encode import encode_value
 from ..schema.signature import AnyFunction, Returned
@@ -24,7 +24,7 @@ class ServerTool(Feature):
     """A tool that clients can list and call."""
 
     listed: model.Tool
-    # The extensions that take part in calls of this tool.
+    # The hooks of extensions that wrap calls of this tool.
     call_hooks: tuple[Callable[..., Awaitable[bytes]], ...] = ()
 
     def __init__(
@@ -46,7 +46,7 @@ class ServerTool(Feature):
         scopes: Iterable[str] = NO_SCOPES,
         task: TaskOptions | None = None,
     ) -> None:
-        must_be_limits(
+        check_limits(
             "server.tool",
             timeout=timeout,
             rate=rate,
@@ -82,7 +82,7 @@ class ServerTool(Feature):
     ) -> str | StructuredContent | ToolResult:
         """Call the tool with encoded arguments. Raises InvalidArguments.
 
-        Return text and structured content without a list if there are no other blocks.
+        Plain text and structured content are not wrapped in a ToolResult.
         """
         value = await self.call(request, self.decode(raw))
         if type(value) is str and self._returned.schema is None:
@@ -90,11 +90,11 @@ class ServerTool(Feature):
         return self._short_result(value, self.largest_result(request))
 
     def largest_result(self, request: Request) -> int:
-        """Return how many bytes a result may have."""
+        """Return the maximum size of a result, in bytes."""
         return self.max_result or request.environment.limits.max_result
 
     def as_result(self, value: Any, most: int) -> ToolResult:
-        """Return the result for any value that the function returned.
+        """Convert the function's return value to a result.
 
         Raises ToolError if its structured content is larger than `most` bytes.
         """
@@ -118,12 +118,13 @@ class ServerTool(Feature):
     def _checked(self, result: ToolResult, most: int) -> ToolResult:
         """Check the structured content of a ToolResult that the function returned.
 
-        An error does not need any, and may have any.
+        An error result need not match the output schema.
         """
         if result.structured is msgspec.UNSET:
             if self._returned.schema is not None and not result.is_error:
                 raise ValueError(
-                    f"{self.name} promises structured content and returned none"
+                    f"{self.label}: expected structured content, because the tool has "
+                    "an output schema, got a ToolResult without it"
                 )
             return result
         if result.is_error:
@@ -139,17 +140,17 @@ class ServerTool(Feature):
         )
 
     def _is_wrapped(self, encoded: bytes) -> bool:
-        """Return whether some revisions need an object around this value."""
+        """Return whether some revisions have to wrap this value in an object."""
         if self._returned.schema is None:
             return not encoded.startswith(b"{")
         return not self._returned.is_object
 
 
 def check_tool_name(name: str) -> None:
-    """Raise ValueError unless a tool may have this name."""
+    """Raise ValueError unless this is a valid tool name."""
     if not re.fullmatch(_NAME, name):
         raise ValueError(
-            "server.tool(name): expected 1 to 128 of the characters "
+            "server.tool(name): expected 1 to 128 characters, each of "
             f"A-Z a-z 0-9 _ - ., got {name!r}"
         )
 
@@ -162,7 +163,7 @@ def task_options(
     retry: bool,
     manual_start: bool,
 ) -> TaskOptions | None:
-    """Return the options of `server.tool` that are about tasks; None without a task."""
+    """Return the task options of a tool, or None if `task` is None."""
     if task is None:
         for name, given in (
             ("ttl", ttl),
@@ -172,7 +173,7 @@ def task_options(
         ):
             if given not in (None, False):
                 raise TypeError(
-                    f"server.tool({name}={given!r}): this is for tasks; add "
+                    f"server.tool({name}={given!r}): this option is for tasks; add "
                     "task='optional' or task='required'"
                 )
         return None
@@ -180,12 +181,12 @@ def task_options(
         raise ValueError(
             f"server.tool(task): expected 'optional' or 'required', got {task!r}"
         )
-    must_be_seconds(ttl, "server.tool(ttl)")
-    must_be_seconds(poll_interval, "server.tool(poll_interval)")
+    check_seconds(ttl, "server.tool(ttl)")
+    check_seconds(poll_interval, "server.tool(poll_interval)")
     if retry and manual_start:
         raise ValueError(
-            "server.tool(retry=True, manual_start=True): a task that has asked its "
-            "client before it began cannot be run again; choose one of the two"
+            "server.tool: expected retry=True or manual_start=True, got both; a task "
+            "that its function has started cannot be retried"
         )
     return TaskOptions(task == "required", ttl, poll_interval, retry, manual_start)
 
@@ -193,11 +194,11 @@ def task_options(
 def app_meta(
     meta: Json | None, ui: str | None, visibility: Iterable[str] | None
 ) -> Json:
-    """Return a tool's `_meta` with the settings of its app's page."""
+    """Return a tool's `_meta`, with the settings for its app."""
     if meta is not None and "ui" in meta:
         raise ValueError(
-            "server.tool(meta): the key 'ui' is written by ui= and visibility=; leave "
-            "it out"
+            "server.tool(meta): the key 'ui' is set by ui= and visibility=; remove it "
+            "from meta"
         )
     described: Json = {}
     if ui is not None:
@@ -212,7 +213,7 @@ def app_meta(
 
 
 def is_page_uri(value: object) -> bool:
-    """Return whether a value can be the URI of a page."""
+    """Return whether a value is a valid URI for a page."""
     if not isinstance(value, str):
         return False
     return re.fullmatch(r"ui://[^{}]+", value) is not None
@@ -229,9 +230,9 @@ def _checked_visibility(visibility: Iterable[str]) -> list[str]:
 
 
 def _content(value: Any, is_content: bool) -> list[model.Content] | None:
-    """Return a value as content blocks, or None if it is neither text nor content.
+    """Convert a value to content blocks. Returns None if it is not text or content.
 
-    The value None has no blocks. An empty list counts as content if `is_content`.
+    None becomes an empty list, and so does an empty list if `is_content`.
     """
     if value is None:
         return []

@@ -9,28 +9,29 @@ _VARIABLE = re.compile(r"\{(\+?)(\w+)\}")
 class UriTemplate:
     """A URI with variables.
 
-    `{name}` matches text without a slash, not even a percent-encoded one; `{+name}`
-    matches any text. Matching looks for each fixed part once, from left to right, so
-    its time is linear in the length of the URI.
+    `{name}` matches text without a slash, percent-encoded or not; `{+name}` matches any
+    text. Each literal part is searched for once, from left to right, so matching takes
+    time linear in the length of the URI.
     """
 
     def __init__(self, template: str) -> None:
-        # Fixed text, the variable's sign, its name, fixed text, and so on.
+        # Literal text, a variable's sign, its name, literal text, and so on.
         pieces = _VARIABLE.split(template)
         literals = pieces[::3]
         signs = pieces[1::3]
         self.names = pieces[2::3]
         if re.search("[{}]", "".join(literals)):
             raise ValueError(
-                f"resource {template!r}: variables are written {{name}} or {{+name}}"
+                f"resource {template!r}: expected variables such as {{name}} or "
+                "{+name}, got other braces"
             )
         if len(set(self.names)) < len(self.names):
             raise ValueError(
-                f"resource {template!r}: each variable needs a name of its own"
+                f"resource {template!r}: expected each variable once, got one twice"
             )
         if not all(literals[1:-1]):
             raise ValueError(
-                f"resource {template!r}: expected something fixed between two variables"
+                f"resource {template!r}: expected literal text between two variables"
             )
         self._within_one_segment = [
             name for name, sign in zip(self.names, signs, strict=True) if not sign
@@ -38,7 +39,7 @@ class UriTemplate:
         self._pattern = _pattern(literals)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the variables' decoded values, or None if the URI does not match."""
+        """Return the values of the variables, or None if the URI does not match."""
         found = self._pattern.match(uri)
         if found is None:
             return None
@@ -52,9 +53,9 @@ class UriTemplate:
 
 
 def _pattern(literals: list[str]) -> re.Pattern[str]:
-    """Return a pattern of this fixed text, with a group for each variable between."""
+    """Return a pattern of these literals, with a group for each variable in between."""
     fixed = [re.escape(literal) for literal in literals]
     fixed[-1] += r"\Z"
-    # Atomic groups: once a literal is found, no other place is tried for it.
+    # Atomic groups: once a literal is found, no other position is tried for it.
     groups = [f"(?>(.+?){literal})" for literal in fixed[1:]]
     return re.compile(fixed[0] + "".join(groups), re.DOTALL)

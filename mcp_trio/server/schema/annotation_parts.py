@@ -1,8 +1,8 @@
-"""What an annotation consists of: the types in it, and the metadata of `Annotated`.
+"""Analyzes annotations: the types in them, and the metadata of `Annotated`.
 
-Metadata means nothing by itself, so whatever nobody understands is refused. Here, and
-in the types that msgspec describes, a plain string is a description, and anything else
-is a `msgspec.Meta`. pydantic's metadata is for types that pydantic describes.
+Unknown metadata is an error. For types that msgspec handles, metadata is a plain
+string, which is a description, or a `msgspec.Meta`. Metadata of pydantic is for types
+that pydantic handles.
 """
 
 import sys
@@ -21,18 +21,18 @@ from typing import (
 
 import msgspec
 
-# The metadata of the package annotated_types that pydantic understands.
+# The metadata of the package annotated_types that pydantic supports.
 _CONSTRAINTS = frozenset(
     "Gt Ge Lt Le MultipleOf MinLen MaxLen Predicate Not GroupedMetadata".split()
 )
-# What makes a class, or a piece of metadata, pydantic's.
+# The attributes of classes and metadata that pydantic handles.
 _HOOKS = ("__get_pydantic_core_schema__", "__get_pydantic_json_schema__")
 
 
 class Contents(NamedTuple):
     """The types and the metadata in an annotation, and in the fields of its classes.
 
-    The fields of pydantic's models are left out.
+    The fields of pydantic models are not included.
     """
 
     types: list[Any]
@@ -40,17 +40,17 @@ class Contents(NamedTuple):
 
 
 def contents_of(annotation: Any) -> Contents:
-    """Return what an annotation consists of. Raises TypeError or NameError."""
+    """Return the contents of an annotation. Raises TypeError or NameError."""
     found = Contents([], [])
     _collect(annotation, found)
     return found
 
 
 def is_pydantic(annotation: Any) -> bool:
-    """Return whether an annotation is for pydantic. Raises TypeError.
+    """Return whether pydantic handles an annotation. Raises TypeError.
 
-    It is if any part of it is pydantic's, a type or metadata. All other parts must then
-    be known to pydantic, and without it, to msgspec.
+    It does if a part of it, a type or metadata, belongs to pydantic. All other parts
+    must then be supported by pydantic, and otherwise by msgspec.
     """
     if isinstance(annotation, type) and annotation.__module__ == "builtins":
         return False  # as most are
@@ -78,7 +78,7 @@ def is_pydantic_field(value: object) -> bool:
 
 
 def is_pydantic_metadata(value: object) -> bool:
-    """Return whether pydantic understands a piece of metadata."""
+    """Return whether a piece of metadata belongs to pydantic, or is supported by it."""
     if any(hasattr(value, hook) for hook in _HOOKS):
         return True
     for cls in type(value).__mro__:
@@ -91,9 +91,9 @@ def is_pydantic_metadata(value: object) -> bool:
 
 
 def with_descriptions(annotation: Any, describe: Callable[[str], Any]) -> Any:
-    """Return an annotation with metadata made by `describe` in place of plain strings.
+    """Replace plain strings in the metadata of an annotation, by calling `describe`.
 
-    An annotation without such strings is returned itself.
+    Returns the same object if there are none.
     """
     origin = get_origin(annotation)
     if origin is None or origin is Literal:
@@ -122,31 +122,31 @@ def _is_pydantic_type(annotation: Any) -> bool:
 
 
 def _refuse_unknown(contents: Contents, understood: Any) -> None:
-    """Raise a TypeError that names metadata nobody understands."""
+    """Raise TypeError if there is unknown metadata."""
     for metadata in contents.metadata:
         if isinstance(metadata, str | msgspec.Meta):
             continue
         if not any(metadata is known for known in understood):
             raise TypeError(
-                f"has {metadata!r} in Annotated, which has no meaning here; "
-                "use msgspec.Meta(...), pydantic.Field(...), or a string that "
-                "describes the value"
+                f"has {metadata!r} in Annotated, which is not supported; use "
+                "msgspec.Meta(...), pydantic.Field(...), or a string that describes "
+                "the value"
             )
 
 
 def _refuse_mixture(of_pydantic: Any, contents: Contents) -> None:
-    """Raise a TypeError if there is something of msgspec's beside pydantic's."""
+    """Raise TypeError if an annotation has parts of both msgspec and pydantic."""
     for one in contents.types:
         if isinstance(one, type) and issubclass(one, msgspec.Struct):
             raise TypeError(
-                f"mixes the msgspec Struct {one.__name__} with {_named(of_pydantic)}, "
-                "which is pydantic's; make the Struct a dataclass or a pydantic model"
+                f"mixes the msgspec Struct {one.__name__} with {_named(of_pydantic)} "
+                "of pydantic; make the Struct a dataclass or a pydantic model"
             )
     for one in contents.metadata:
         if isinstance(one, msgspec.Meta):
             raise TypeError(
-                f"mixes {one!r} with {_named(of_pydantic)}, which is pydantic's; "
-                "use pydantic.Field(...) for both"
+                f"mixes {one!r} with {_named(of_pydantic)} of pydantic; use "
+                "pydantic.Field(...) for both"
             )
 
 
@@ -166,7 +166,7 @@ def _collect(annotation: Any, found: Contents) -> None:
 
 
 def _collect_type(one: Any, found: Contents) -> None:
-    """Add a type, the parts of its fields, and the type that it is an alias of."""
+    """Add a type, the contents of its fields, and the type that it is an alias of."""
     if any(one is known for known in found.types):
         return
     found.types.append(one)
@@ -180,7 +180,7 @@ def _collect_type(one: Any, found: Contents) -> None:
 
 
 def _is_dataclass(cls: type) -> bool:
-    # Without the module there are none, and few servers need it.
+    # Not imported here, because few servers need the module.
     dataclasses = sys.modules.get("dataclasses")
     return dataclasses is not None and dataclasses.is_dataclass(cls)
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, get_args, get_origin
 
 @contextmanager
 def located(place: str) -> Iterator[None]:
-    """Put a place in front of the message of each TypeError.
+    """Add a location before the message of each TypeError.
 
-    The messages begin with a verb, so the place becomes their subject.
+    The messages begin with a verb, whose subject is the location.
     """
     try:
         yield
@@ -18,10 +18,10 @@ def located(place: str) -> Iterator[None]:
 
 
 def member_types(annotation: Any, *origins: Any) -> list[Any]:
-    """Return the types that a union consists of.
+    """Return the members of a union, including nested ones.
 
-    `origins` are the kinds of type to take apart: `Union` and `UnionType`, and others
-    such as `list`. Any other annotation is its own only member.
+    `origins` are the types to expand: `Union` and `UnionType`, and others such as
+    `list`. Any other annotation is its only member.
     """
     origin = get_origin(annotation)
     if origin is Annotated:

@@ -1,10 +1,10 @@
-"""Descriptions of parameters in docstrings of the Google, NumPy and Sphinx styles."""
+"""Parses the descriptions of parameters in Google, NumPy and Sphinx docstrings."""
 
 import inspect
 import re
 from typing import NamedTuple
 
-# Sections that describe parameters, whose title is a group, and other sections.
+# The titles of sections: in a group if they describe parameters, and others.
 _SECTION = (
     "^(?:"
     "(args|arguments|parameters|params"
@@ -21,9 +21,9 @@ _FIELD = (
 )
 # The text of a section or an entry: the following lines that are indented or blank.
 _TEXT = r"((?:\n(?:[ \t].*)?)*)"
-# The same, with the rest of the first line.
+# The same, including the end of the first line.
 _REST = r"(.*(?:\n(?:[ \t].*)?)*)"
-# In NumPy's style, sections are not indented. Their text ends where the next begins.
+# In the NumPy style, sections are not indented. Their text ends at the next section.
 _NUMPY_TEXT = r"((?:\n(?!\S.*\n-{3,}[ \t]*$).*)*)"
 
 
@@ -32,8 +32,8 @@ _GOOGLE_ENTRY = r"^\*{0,2}(\w+)[ \t]*(?:\(.*?\))?[ \t]*:" + _REST
 _NUMPY_SECTION = _SECTION + r"[ \t]*\n-{3,}[ \t]*" + _NUMPY_TEXT
 _NUMPY_ENTRY = r"^(\*{0,2}\w+(?:,[ ]*\*{0,2}\w+)*)[ \t]*(?::.*)?$" + _TEXT
 _SPHINX_FIELD = _FIELD + r"(?:[ \t]+([^:\n]+))?:" + _REST
-# What every section or field has. Most docstrings have neither, and then no pattern is
-# compiled, which takes as long as everything else about a server's first tool.
+# All sections and fields contain one of these. Most docstrings do not, so no pattern is
+# compiled. Compiling takes as long as everything else for a server's first tool.
 _SIGNS = (":", "---")
 
 # The names in an entry, and their description.
@@ -48,7 +48,7 @@ class Docstring(NamedTuple):
 
 
 def parse(doc: str | None) -> Docstring:
-    """Take a docstring apart. Text in an unknown style is prose."""
+    """Parse a docstring. Text in an unknown style is prose."""
     prose = inspect.cleandoc(doc or "")
     entries: list[_Entry] = []
     if any(sign in prose for sign in _SIGNS):
@@ -67,7 +67,7 @@ def _take_entries(prose: str) -> tuple[str, list[_Entry]]:
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern, or find it among those that `re` has compiled."""
+    """Compile a pattern, with the cache of `re`."""
     return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
 
 
@@ -89,7 +89,7 @@ def _take_fields(prose: str) -> tuple[str, list[_Entry]]:
     entries = []
     for field, words, text in sphinx_field.findall(prose):
         if words and field.lower().startswith(("param", "arg", "key")):
-            # The words are optionally a type, and the name.
+            # The words are the name, optionally after a type.
             entries.append((words.split()[-1], text))
     return sphinx_field.sub("\n", prose), entries
 

@@ -1,4 +1,4 @@
-"""Encoding the values that functions return."""
+"""Encodes the values that functions return."""
 
 import sys
 from typing import Any
@@ -9,21 +9,21 @@ from ...protocol import jsonrpc
 
 
 def encode_value(value: Any) -> bytes:
-    """Encode a value as JSON on one line. pydantic's models may be anywhere in it.
+    """Encode a value, which may contain pydantic models, as JSON on one line.
 
-    Raises TypeError or ValueError if a part of it has no JSON form.
+    Raises TypeError or ValueError if it cannot be encoded.
     """
     try:
         return jsonrpc.on_one_line(_encode(value))
     except UnicodeEncodeError:
-        # It has lone surrogates, which only `jsonrpc.encode` replaces.
+        # It has lone surrogates, which `jsonrpc.encode` replaces.
         return jsonrpc.encode(msgspec.to_builtins(value, enc_hook=_encode_model))
 
 
 def _encode_model(value: Any) -> Any:
-    """Return a model of pydantic's in JSON's types.
+    """Convert a pydantic model to types that msgspec can encode.
 
-    msgspec calls this for any object that it does not know.
+    msgspec calls this for objects of other types.
     """
     pydantic = sys.modules.get("pydantic")
     if pydantic is not None and isinstance(value, pydantic.BaseModel):

@@ -1,4 +1,4 @@
-"""Forms: the flat schemas that elicitation shows to users."""
+"""Forms: the flat schemas of elicitation."""
 
 import functools
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ from msgspec import convert, json
 from .annotation_parts import is_pydantic
 from .annotations import located
 from .decode import with_whole_numbers
-from .generate import JSONSchema, filled, schema_of
+from .generate import JSONSchema, schema_of, without_empty
 
 if TYPE_CHECKING:
     from .pydantic_types import PydanticType
@@ -27,33 +27,35 @@ _FORMATS = ("email", "uri", "date", "date-time")
 def form_schema(form: type[Any], *, lists: bool) -> JSONSchema:
     """Return the schema of a form: a dataclass, Struct, TypedDict or pydantic model.
 
-    `lists` says whether the protocol revision has lists of choices in forms, and
+    `lists` says whether the protocol revision supports lists of choices in forms, and
     defaults of any type.
 
     To give titles to choices, use JSON Schema's keyword `oneOf`, or `anyOf` in a list:
     `Annotated[Literal["a", "b"], Meta(extra_json_schema={"oneOf": [{"const": "a",
     "title": "First"}, ...]})]`.
 
-    Raises TypeError if a form cannot have such a field, and ValueError if the revision
-    does not support it.
+    Raises TypeError if forms do not support a field, and ValueError if this revision
+    does not.
     """
     with located(f"a form, {form!r},"):
         schema = _schema(form)
     if "properties" not in schema:
         raise TypeError(
-            "a form is a dataclass, Struct, TypedDict or pydantic model with fields, "
-            f"not {form!r}"
+            "a form: expected a dataclass, Struct, TypedDict or pydantic model with "
+            f"fields, got {form!r}"
         )
     definitions = schema.get("$defs", {})
     fields = {}
     for name, field in schema["properties"].items():
         field = _with_definitions(field, definitions)
         fields[name] = _field_schema(f"{form.__name__}.{name}", field, lists)
-    return filled(type="object", properties=fields, required=schema.get("required"))
+    return without_empty(
+        type="object", properties=fields, required=schema.get("required")
+    )
 
 
 def decode_form(form: type[Any], content: Any) -> Any:
-    """Return a filled-in form, given its fields. Raises ValueError."""
+    """Return a completed form, given its fields. Raises ValueError."""
     if not is_pydantic(form):
         return convert(content, form)
     decode = _pydantic_type(form).decode
@@ -71,16 +73,16 @@ def _schema(form: type[Any]) -> JSONSchema:
 
 
 def _pydantic_type(form: type[Any]) -> "PydanticType":
-    # pydantic is loaded already; other servers do without this module.
+    # Deferred, because it imports pydantic, which the user has imported by now.
     from .pydantic_types import PydanticType
 
     return PydanticType(form)
 
 
 def _with_definitions(schema: Any, definitions: JSONSchema) -> Any:
-    """Return a field's schema without references to definitions.
+    """Replace references in a field's schema with their definitions.
 
-    A form has no definitions. pydantic makes one for each Enum.
+    Forms do not support definitions. pydantic generates one for each Enum.
     """
     if isinstance(schema, list):
         return [_with_definitions(item, definitions) for item in schema]
@@ -96,7 +98,7 @@ def _with_definitions(schema: Any, definitions: JSONSchema) -> Any:
 
 
 def _field_schema(name: str, schema: JSONSchema, lists: bool) -> JSONSchema:
-    """Return the schema of one field: a text, number, boolean, choice or choices."""
+    """Return the schema of one field: a string, number, boolean, choice or choices."""
     schema = _without_null(schema)
     kind = schema.get("type")
     if kind == "array":
@@ -104,8 +106,8 @@ def _field_schema(name: str, schema: JSONSchema, lists: bool) -> JSONSchema:
         schema = schema | {"items": items}
     elif not _is_scalar(schema):
         raise TypeError(
-            f"{name}: a form's field is a str, int, float, bool, "
-            "a choice of strings or a list of those"
+            f"{name}: expected a form's field to be a str, int, float, bool, a choice "
+            "of strings or a list of choices"
         )
     if "oneOf" in schema:
         schema = _with_titles(schema, lists)
@@ -123,7 +125,7 @@ def _field_schema(name: str, schema: JSONSchema, lists: bool) -> JSONSchema:
 def _without_null(schema: JSONSchema) -> JSONSchema:
     """Return the schema of X for a field of type `X | None`.
 
-    A field that is not required may be left empty anyway.
+    A field that is not required may be empty anyway.
     """
     null = {"type": "null"}
     options = [option for option in schema.get("anyOf", ()) if option != null]
@@ -159,12 +161,12 @@ def _items_schema(name: str, items: JSONSchema, lists: bool) -> JSONSchema:
     """Return the schema of the choices in a list."""
     if "enum" not in items or items.get("type") != "string":
         raise TypeError(
-            f"{name}: a list in a form is a list of choices: "
-            "list[Literal['a', 'b']], or of a str Enum"
+            f"{name}: expected a list in a form to be a list of choices, such as "
+            "list[Literal['a', 'b']] or a list of a str Enum"
         )
     if not lists:
         raise ValueError(
-            f"{name}: forms cannot contain lists in this protocol revision"
+            f"{name}: this protocol revision does not support lists in forms"
         )
     if "anyOf" in items:
         return {"anyOf": items["anyOf"]}

@@ -1,7 +1,7 @@
-"""JSON Schemas of types.
+"""Generates JSON Schemas for types.
 
-msgspec describes a type (`msgspec.inspect`), and this module writes the description as
-a schema of exactly what msgspec decodes.
+msgspec analyzes a type (`msgspec.inspect`), and this module converts the result to a
+schema that describes exactly what msgspec decodes.
 """
 
 import copy
@@ -25,7 +25,7 @@ from .annotation_parts import with_descriptions
 
 JSONSchema = dict[str, Any]
 
-# Types that are one JSON type, or any ("").
+# Types that correspond to one JSON type, or to any ("").
 _JSON_TYPES: dict[type[shapes.Type], str] = {
     shapes.NoneType: "null",
     shapes.BoolType: "boolean",
@@ -35,7 +35,7 @@ _JSON_TYPES: dict[type[shapes.Type], str] = {
     shapes.AnyType: "",
     shapes.RawType: "",
 }
-# Types that are strings of some format.
+# Types that correspond to strings with a format.
 _FORMATS: dict[type[shapes.Type], str] = {
     shapes.DateType: "date",
     shapes.TimeDeltaType: "duration",
@@ -75,14 +75,14 @@ _LIMIT_KEYWORDS = {
     "pattern": "pattern",
     "multiple_of": "multipleOf",
 }
-_ADVICE = "use what JSON can hold: str, int, float, bool, a list, a dict, a dataclass"
+_ADVICE = "use a JSON type: str, int, float, bool, a list, a dict or a dataclass"
 
 
 def schema_of(annotation: Any, *, further: Any = Any) -> JSONSchema:
-    """Return the schema of a type. Raises TypeError if it has none.
+    """Return the schema of a type. Raises TypeError if it is not supported.
 
-    The type's own schema is at the top, because clients look there, and other classes
-    are under `$defs`. `further` is the type of properties that the type does not name.
+    The type's own schema is at the top, where clients expect it, and other classes are
+    under `$defs`. `further` is the type of additional properties.
     """
     try:
         shape, further_shape = shapes.multi_type_info([annotation, further])
@@ -99,17 +99,19 @@ def schema_of(annotation: Any, *, further: Any = Any) -> JSONSchema:
         top = definitions[name] | top
         if not _contains(definitions, reference):
             del definitions[name]
-    return top | filled(additionalProperties=further_schema, **{"$defs": definitions})
+    return top | without_empty(
+        additionalProperties=further_schema, **{"$defs": definitions}
+    )
 
 
-def filled(**keywords: Any) -> JSONSchema:
+def without_empty(**keywords: Any) -> JSONSchema:
     """Return a schema without the keywords that are None or empty."""
     empty: tuple[Any, ...] = (None, "", [], {})
     return {key: value for key, value in keywords.items() if value not in empty}
 
 
 def _contains(schema: Any, wanted: str) -> bool:
-    """Return whether a string is anywhere among the values of a schema."""
+    """Return whether a string is among the values of a schema, at any level."""
     if isinstance(schema, dict):
         return any(_contains(value, wanted) for value in schema.values())
     if isinstance(schema, list | tuple):
@@ -118,13 +120,13 @@ def _contains(schema: Any, wanted: str) -> bool:
 
 
 class _Generator:
-    """Writes schemas of types. Each class is written once, under `definitions`."""
+    """Generates schemas. Each class is generated once, under `definitions`."""
 
     def __init__(self) -> None:
         self.definitions: dict[str, JSONSchema] = {}
         # Class -> its name under `definitions`.
         self._names: dict[Any, str] = {}
-        # The values of a Literal -> the same values in the order of the source.
+        # The values of a Literal -> the same values in their original order.
         self._literals: dict[frozenset[Any], tuple[Any, ...]] = {}
         self._writers: dict[type[shapes.Type], Callable[[Any], JSONSchema]] = {
             shapes.Metadata: self._annotated,
@@ -136,7 +138,7 @@ class _Generator:
         }
 
     def note_literals(self, annotations: Iterable[Any]) -> None:
-        """Remember the order of the values of each Literal; msgspec sorts them."""
+        """Store the order of the values of each Literal, because msgspec sorts them."""
         for annotation in annotations:
             parts = get_args(annotation)
             if get_origin(annotation) is Literal:
@@ -144,10 +146,10 @@ class _Generator:
             self.note_literals(parts)
 
     def schema(self, shape: shapes.Type) -> JSONSchema:
-        """Return the schema of a type, as msgspec describes it."""
+        """Return the schema of a type that msgspec has analyzed. Raises TypeError."""
         kind = type(shape)
         if kind in _JSON_TYPES:
-            return filled(type=_JSON_TYPES[kind]) | _limits(shape, "Length")
+            return without_empty(type=_JSON_TYPES[kind]) | _limits(shape, "Length")
         if kind in _FORMATS:
             return _formatted(shape)
         if kind in _FIXED:
@@ -183,8 +185,7 @@ class _Generator:
         schemas = []
         for member in members:
             schema = self.schema(member)
-            # Several structs in a union are distinguished by their tags. Only there a
-            # tag is required.
+            # A tag is only required to distinguish several structs in a union.
             tag = getattr(member, "tag_field", None)
             if tag and len(structs) > 1:
                 schema["required"] = [tag]
@@ -196,11 +197,11 @@ class _Generator:
         return _array(items, len(items), is_closed=True)
 
     def _collection(self, shape: shapes.CollectionType) -> JSONSchema:
-        schema = filled(type="array", items=self.schema(shape.item_type))
+        schema = without_empty(type="array", items=self.schema(shape.item_type))
         return schema | _limits(shape, "Items")
 
     def _dict(self, shape: shapes.DictType) -> JSONSchema:
-        schema = filled(
+        schema = without_empty(
             type="object",
             propertyNames=_property_names(self.schema(shape.key_type)),
             additionalProperties=self.schema(shape.value_type),
@@ -208,14 +209,14 @@ class _Generator:
         return schema | _limits(shape, "Properties")
 
     def _reference(self, shape: Any) -> JSONSchema:
-        """Return a reference to the schema of a class, and write that if it is new."""
+        """Return a reference to the schema of a class, which is generated if new."""
         cls = shape.cls
         if cls not in self._names:
             name = getattr(cls, "__name__", str(cls))
             name = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
             while name in self._names.values():
                 name += "_"
-            # Before the schema is written, as it may refer to the class itself.
+            # Before generating the schema, which may refer to the class itself.
             self._names[cls] = name
             self.definitions[name] = self._class(shape)
         return {"$ref": f"#/$defs/{self._names[cls]}"}
@@ -244,21 +245,21 @@ class _Generator:
             schema = _array(list(properties.values()), least, is_closed)
         else:
             schema = _object(properties, required, is_closed)
-        return filled(description=docstring.summary) | schema
+        return without_empty(description=docstring.summary) | schema
 
     def _field(
         self, field: shapes.Field, hint: Any, docstring: docstrings.Docstring
     ) -> JSONSchema:
         """Return the schema of a field, with its description and its default.
 
-        `hint` is the field's annotation, where strings may describe it.
+        `hint` is the field's annotation, which may contain descriptions.
         """
         descriptions = docstring.parameters
         description = descriptions.get(field.name)
         if not description:
             description = descriptions.get(field.encode_name)
         shape = _described_shape(field.type, hint)
-        schema = filled(description=description) | self.schema(shape)
+        schema = without_empty(description=description) | self.schema(shape)
         default = _default(field)
         if default is not msgspec.NODEFAULT and default is not msgspec.UNSET:
             schema["default"] = msgspec.to_builtins(default, str_keys=True)
@@ -266,21 +267,21 @@ class _Generator:
 
 
 def described(annotation: Any) -> Any:
-    """Return an annotation with `msgspec.Meta` in place of strings that describe it."""
+    """Replace descriptions, which are plain strings, with `msgspec.Meta`."""
     return with_descriptions(annotation, lambda text: msgspec.Meta(description=text))
 
 
 def _described_shape(shape: shapes.Type, hint: Any) -> shapes.Type:
-    """Return a field's type with the descriptions that are strings in its annotation.
+    """Return a field's type with the descriptions from its annotation.
 
-    msgspec ignores those.
+    msgspec ignores plain strings.
     """
     if get_origin(hint) in (Required, NotRequired):
         (hint,) = get_args(hint)
     if not getattr(hint, "__parameters__", ()):
         described_hint = described(hint)
         return shape if described_hint is hint else shapes.type_info(described_hint)
-    # Only msgspec can resolve a type variable, so its type is kept.
+    # Only msgspec can resolve type variables, so its type is kept.
     for one in getattr(hint, "__metadata__", ()):
         if isinstance(one, str):
             shape = shapes.Metadata(shape, {"description": one})
@@ -299,7 +300,7 @@ def _formatted(shape: Any) -> JSONSchema:
 
 
 def _limits(shape: shapes.Type, counted: str) -> JSONSchema:
-    """Return the keywords for a type's limits; `counted` is what its length counts."""
+    """Return the keywords for a type's limits. `counted` is the unit of its length."""
     keywords = _LIMIT_KEYWORDS | {
         "min_length": f"min{counted}",
         "max_length": f"max{counted}",
@@ -313,7 +314,7 @@ def _limits(shape: shapes.Type, counted: str) -> JSONSchema:
 
 
 def _property_names(schema: JSONSchema) -> JSONSchema:
-    """Return the schema of the keys of a dict, which JSON writes as strings."""
+    """Return the schema of the keys of a dict, which are strings in JSON."""
     if "anyOf" in schema:
         options = [_property_names(option) for option in schema["anyOf"]]
         return {"anyOf": options} if all(options) else {}
@@ -324,14 +325,14 @@ def _property_names(schema: JSONSchema) -> JSONSchema:
         return {"pattern": r"^-?(?:0|[1-9]\d*)$"}
     if kind != "string":
         raise TypeError(
-            f"has a dict with keys of the type {kind}, "
-            f"which has no JSON form; {_ADVICE}"
+            f"has a dict with keys of the type {kind}, which JSON does not support; "
+            "use str, int or a Literal"
         )
     return {keyword: value for keyword, value in schema.items() if keyword != "type"}
 
 
 def _enumeration(values: tuple[Any, ...]) -> JSONSchema:
-    """Return the schema of a choice. It has a type if all values are of one type."""
+    """Return the schema of a choice, with a type if all values have the same one."""
     kinds = {type(value) for value in values}
     if bool in kinds:
         raise TypeError("has a Literal of booleans; use bool")
@@ -340,12 +341,12 @@ def _enumeration(values: tuple[Any, ...]) -> JSONSchema:
         name = "string"
     elif kinds == {int}:
         name = "integer"
-    return filled(type=name, enum=list(values))
+    return without_empty(type=name, enum=list(values))
 
 
 def _array(items: list[JSONSchema], least: int, is_closed: bool) -> JSONSchema:
-    """Return the schema of an array with a type for each place."""
-    return filled(
+    """Return the schema of an array with a type for each position."""
+    return without_empty(
         type="array",
         prefixItems=items,
         minItems=least,
@@ -354,7 +355,7 @@ def _array(items: list[JSONSchema], least: int, is_closed: bool) -> JSONSchema:
 
 
 def _fields_in_order(shape: Any, names: list[str]) -> list[shapes.Field]:
-    """Return the fields of a class in the order of the source, which `names` have."""
+    """Return the fields of a class in their original order, that of `names`."""
     fields = list(shape.fields)
     # msgspec sorts the fields of a TypedDict, and only those.
     if isinstance(shape, shapes.TypedDictType):
@@ -366,14 +367,14 @@ def _object(
     properties: dict[str, JSONSchema], required: list[str], is_closed: bool
 ) -> JSONSchema:
     """Return the schema of an object."""
-    schema = filled(type="object", properties=properties, required=required)
+    schema = without_empty(type="object", properties=properties, required=required)
     if is_closed:
         schema["additionalProperties"] = False
     return schema
 
 
 def _count_up_to_last(required: list[str], names: Iterable[str]) -> int:
-    """Return how many names there are up to the last one that is required."""
+    """Return the number of names up to the last required one."""
     least = 0
     for count, name in enumerate(names, 1):
         if name in required:
@@ -390,7 +391,7 @@ def _own_docstring(cls: type) -> str:
 def _default(field: shapes.Field) -> Any:
     """Return the default of a field, or NODEFAULT.
 
-    A factory is called only if it makes an empty collection or a copy of a value.
+    A factory is only called if it returns an empty collection or copies a value.
     """
     factory: Any = field.default_factory
     if factory in (list, dict, set) or getattr(factory, "func", None) is copy.deepcopy:

@@ -1,6 +1,6 @@
-"""Validation by JSON Schemas that are written by hand.
+"""Validation against JSON Schemas that users have written, with jsonschema.
 
-A schema is checked once, when it is registered, and nothing is ever downloaded for it.
+A schema is checked once, at registration. References are never downloaded.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _SUPPORTED: list[Any] = [
     jsonschema.Draft6Validator,
     jsonschema.Draft4Validator,
 ]
-# The URI of a dialect, as it is given in $schema -> its validator.
+# The URI of a dialect, as in $schema -> its validator.
 _DIALECTS: dict[str, Any] = {
     kind.ID_OF(kind.META_SCHEMA).rstrip("#"): kind for kind in _SUPPORTED
 }
@@ -53,23 +53,23 @@ class Validator:
                 f"{what} is not a valid JSON Schema ({dialect}): {_explain(error)}"
             ) from None
         except RecursionError:
-            raise ValueError(f"{what} is nested too deep") from None
+            raise ValueError(f"{what} is nested too deeply") from None
         self._validator = _DIALECTS[dialect](contents, registry=referencing.Registry())
 
     def check(self, value: Any) -> None:
-        """Raise a ValueError that says where the value does not fit, if it does not."""
+        """Raise ValueError, with the location of the problem, if a value is invalid."""
         try:
             self._validator.validate(value)
         except jsonschema.ValidationError as error:
             raise ValueError(_explain(error)) from None
         except RecursionError:
             raise ValueError(
-                "$: nested too deep, or the schema's $ref leads back to itself"
+                "$: nested too deep, or a $ref in the schema is a loop"
             ) from None
 
 
 def _check_references(schema: dict[str, Any], dialect: str, what: str) -> None:
-    """Raise a ValueError if a reference leads out of the schema."""
+    """Raise ValueError if a reference is not within the schema."""
     specification = referencing.jsonschema.specification_with(dialect)
     root = specification.create_resource(schema)
     resolver = referencing.Registry[Any]().resolver_with_root(root)
@@ -91,13 +91,13 @@ def _check_references(schema: dict[str, Any], dialect: str, what: str) -> None:
 
 
 def _look_up(resolver: Any, reference: Any, what: str) -> Any:
-    """Return what a reference leads to. Raises ValueError."""
+    """Resolve a reference. Raises ValueError."""
     try:
         return resolver.lookup(reference)
     except referencing.exceptions.Unresolvable:
         raise ValueError(
             f"{what} has a $ref to {reference!r}, which is not within the schema; "
-            "nothing is fetched: put the definition under $defs"
+            "nothing is downloaded: add the definition under $defs"
         ) from None
 
 

@@ -1,7 +1,7 @@
-"""Types that pydantic describes: its models, and what `pydantic.Field` is a part of.
+"""Types that pydantic handles: its models, and annotations with `pydantic.Field`.
 
-Its `TypeAdapter` makes their schemas and checks their JSON. pydantic is imported here
-only for such a type, so only if the user has imported it.
+Its `TypeAdapter` generates their schemas and validates JSON. pydantic is only imported
+for such a type, so only if the user has imported it.
 """
 
 import copy
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 # A problem, as pydantic's ValidationError.errors() describes it.
 Problem = Mapping[str, Any]
 
-# Problems that one message tells about.
+# The maximum number of problems in a message.
 _MOST_PROBLEMS = 5
-# Problems that say all there is to say without the value that was given.
+# Problems that are described without the given value.
 _WITHOUT_VALUE = ("missing", "value_error", "assertion_error", "extra_forbidden")
-# Problems whose text is of the user's own validator.
+# Problems that a user's validator reports -> the prefix that pydantic adds.
 _OWN_TEXT = {"value_error": "Value error, ", "assertion_error": "Assertion failed, "}
-# Problems whose message repeats a string that was given. Such a string is not secret.
+# Problems whose message includes the given string, because a choice is not secret.
 _OF_CHOICES = ("literal_error", "enum", "union_tag_invalid")
 
 
 class PydanticType:
-    """A type that pydantic describes. Raises TypeError for one that it does not."""
+    """A type that pydantic handles. Raises TypeError if it does not support it."""
 
     def __init__(self, annotation: Any) -> None:
         import pydantic
@@ -52,12 +52,12 @@ class PydanticType:
         reference = schema.pop("$ref", None)
         if reference is None:
             return schema
-        # Clients look for the type's own schema at the top.
+        # Clients expect the type's own schema at the top.
         top: JSONSchema = schema["$defs"][reference.removeprefix("#/$defs/")]
         return top | schema
 
     def decode(self, raw: bytes, place: str = "$") -> Any:
-        """Return the value in JSON. Raises ValueError with every problem's place."""
+        """Decode a value. Raises ValueError, with the location of each problem."""
         from pydantic import ValidationError
 
         try:
@@ -65,13 +65,13 @@ class PydanticType:
         except ValidationError as error:
             raise ValueError(_explain(error.errors(), raw, place)) from None
         except TypeError as error:
-            # It was not the client's input that was wrong.
+            # Caused by a bug in a validator, not by the client's input.
             raise RuntimeError(f"a validator of {place} failed") from error
 
     def encode(self, value: Any) -> bytes:
-        """Return a value as JSON. Raises ValueError if it is not of this type.
+        """Encode a value. Raises ValueError if it is not of this type.
 
-        In place of a model it may be a dict with the model's fields.
+        A model may also be given as a dict of its fields.
         """
         from pydantic import TypeAdapter, ValidationError
 
@@ -84,10 +84,10 @@ class PydanticType:
 
 
 class PydanticParameter:
-    """A parameter of a function, of a type that pydantic describes.
+    """A parameter of a function, with a type that pydantic handles.
 
     Its default is that of the parameter, or of a `pydantic.Field` in the annotation or
-    in the place of the default. Raises TypeError.
+    as the default. Raises TypeError.
     """
 
     def __init__(self, annotation: Any, default: Any) -> None:
@@ -126,7 +126,7 @@ class PydanticParameter:
 def add_schemas(
     schema: JSONSchema, parameters: Mapping[str, PydanticParameter]
 ) -> None:
-    """Add the schemas of some parameters to that of all parameters of a function."""
+    """Add the schemas of these parameters to the schema of all parameters."""
     from pydantic import TypeAdapter
 
     if not parameters:
@@ -150,7 +150,7 @@ def add_schemas(
 
 
 def _free_names(names: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, str]:
-    """Return a new reference for each reference, so that no name is taken."""
+    """Map references to references whose names are not taken."""
     references = {}
     for name in names:
         free = name
@@ -161,7 +161,7 @@ def _free_names(names: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str,
 
 
 def _with_references(schema: Any, references: Mapping[str, str]) -> Any:
-    """Return a schema with other references, also in the mapping of a discriminator."""
+    """Replace references in a schema, including the mappings of discriminators."""
     if isinstance(schema, dict):
         return {
             key: _with_references(value, references) for key, value in schema.items()
@@ -175,7 +175,7 @@ def _with_references(schema: Any, references: Mapping[str, str]) -> Any:
 
 
 def _fields_in(annotation: Any) -> "list[FieldInfo]":
-    """Return each `pydantic.Field` that an annotation has at its top."""
+    """Return each `pydantic.Field` at the top level of an annotation."""
     metadata = getattr(annotation, "__metadata__", ())
     return [one for one in metadata if is_pydantic_field(one)]
 
@@ -184,8 +184,8 @@ def _refuse_alias(field: "FieldInfo") -> None:
     for name in (field.alias, field.validation_alias):
         if name is not None:
             raise TypeError(
-                f"has the alias {name!r}; a parameter has one name, so give it this "
-                "one, or make the alias a field of a model"
+                f"has the alias {name!r}, which parameters do not support; rename the "
+                "parameter, or use the alias in a field of a model"
             )
 
 
@@ -194,7 +194,7 @@ def _default_of(field: "FieldInfo") -> Callable[[], Any]:
 
 
 def _copier(default: Any) -> Callable[[], Any]:
-    """Return a function that copies a default, which the function could change."""
+    """Return a function that copies a default, which may be mutable."""
     return lambda: copy.deepcopy(default)
 
 
@@ -202,7 +202,7 @@ def _copier(default: Any) -> Callable[[], Any]:
 
 
 def _explain(problems: Sequence[Problem], raw: bytes, root: str) -> str:
-    """Return one message that names each problem and its place."""
+    """Return one message with each problem and its location."""
     given = msgspec.json.decode(raw)
     texts: dict[str, list[str]] = {}
     values: dict[str, str] = {}
@@ -212,7 +212,7 @@ def _explain(problems: Sequence[Problem], raw: bytes, root: str) -> str:
         values.setdefault(place, _value(problem))
     messages = []
     for place, alternatives in texts.items():
-        # One place has several problems if it is of a union.
+        # A union has a problem for each member.
         messages.append(f"{place}: {' or '.join(alternatives)}{values[place]}")
     more = len(problems) - _MOST_PROBLEMS
     if more > 0:
@@ -221,10 +221,10 @@ def _explain(problems: Sequence[Problem], raw: bytes, root: str) -> str:
 
 
 def _place(problem: Problem, given: Any) -> str:
-    """Return where the problem is, as the end of a path.
+    """Return the location of a problem, as the end of a path.
 
-    pydantic's location also names the members of unions and such, which are not places
-    in the value that was given.
+    The location of pydantic also contains the names of union members and the like,
+    which are not part of the path.
     """
     place = ""
     for step in problem["loc"]:
@@ -240,7 +240,7 @@ def _place(problem: Problem, given: Any) -> str:
 
 
 def _text(problem: Problem) -> str:
-    """Return the problem in words that go on after a place."""
+    """Return the description of a problem, to append to its location."""
     kind = problem["type"]
     if kind == "missing":
         return "missing"
@@ -251,7 +251,7 @@ def _text(problem: Problem) -> str:
 
 
 def _value(problem: Problem) -> str:
-    """Return the given value as the end of a message, unless it may be secret."""
+    """Return the given value, as the end of a message, unless it may be secret."""
     given = problem["input"]
     kind = problem["type"]
     if kind in _WITHOUT_VALUE or isinstance(given, dict | list):

@@ -1,10 +1,10 @@
-"""A quick check of values by a JSON Schema that is written by hand.
+"""Fast validation of values against a JSON Schema that a user has written.
 
-Most schemas are simple, and for those there is an equivalent type, into which msgspec
-decodes values in one pass. If that works, the value fits the schema.
+Most schemas are simple, and correspond to a type that msgspec can decode. If decoding a
+value as this type succeeds, the value is valid.
 
-The type may be stricter than the schema, never more lenient. A schema with a keyword
-that is not known here, or with an invalid value of a keyword, has no such type.
+The type may be stricter than the schema, but never more lenient. There is no such type
+if the schema has unsupported keywords, or invalid values of keywords.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union
 import msgspec
 
 MAX_DEPTH = 100
-# The dialects in which all keywords that are known here mean the same.
+# Dialects where all supported keywords have the same meaning.
 _DIALECTS = frozenset(
     {
         "https://json-schema.org/draft/2020-12/schema",
@@ -22,8 +22,8 @@ _DIALECTS = frozenset(
         "http://json-schema.org/draft-07/schema",
     }
 )
-# Keywords that do not restrict values, and the types of their own values. Formats are
-# not checked by jsonschema either.
+# Keywords that do not restrict values, and the types of their values. jsonschema does
+# not check formats either.
 _ANNOTATIONS: dict[str, type] = {
     "$schema": str,
     "$comment": str,
@@ -42,9 +42,9 @@ _BOUNDS = {
     "exclusiveMinimum": "gt",
     "exclusiveMaximum": "lt",
 }
-# Greater bounds are not exact as floats.
+# Larger numbers are not exact as floats.
 _GREATEST_BOUND = 2**53
-# JSON type -> keywords that restrict it -> what msgspec calls them.
+# JSON type -> its keywords -> the constraints of msgspec.
 _CONSTRAINTS: dict[str, dict[str, str]] = {
     "string": {
         "minLength": "min_length",
@@ -58,7 +58,7 @@ _CONSTRAINTS: dict[str, dict[str, str]] = {
     "array": {"minItems": "min_length", "maxItems": "max_length"},
     "object": {},
 }
-# Keywords that say what is in a value of a type.
+# JSON type -> its keywords for nested values.
 _CONTENTS = {
     "array": frozenset({"items"}),
     "object": frozenset({"properties", "required", "additionalProperties"}),
@@ -74,7 +74,7 @@ _SCALARS: dict[str, Any] = {
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Return whether a value is nested deeper than some levels."""
+    """Return whether a value has more than this many levels of nesting."""
     if isinstance(value, dict):
         items = list(value.values())
     elif isinstance(value, list):
@@ -85,14 +85,14 @@ def is_deeper(value: Any, levels: int) -> bool:
 
 
 class _Unknown(Exception):
-    """A schema has no equivalent type."""
+    """A schema has no corresponding type."""
 
 
 def quick_check(schema: Mapping[str, Any]) -> Callable[[bytes], Any] | None:
-    """Return a function that decodes values that fit a schema, and no others.
+    """Return a function that decodes valid values only.
 
-    It raises one of `DECODE_ERRORS` for a value that may not fit. Returns None if the
-    schema is not simple, or not valid.
+    It raises one of `DECODE_ERRORS` if a value may be invalid. Returns None if the
+    schema is invalid or not simple.
     """
     if is_deeper(dict(schema), MAX_DEPTH):
         return None
@@ -103,7 +103,7 @@ def quick_check(schema: Mapping[str, Any]) -> Callable[[bytes], Any] | None:
 
 
 def _type_of(schema: Any) -> Any:
-    """Return the type of the values that fit a schema. Raises _Unknown."""
+    """Return the type for a schema. Raises _Unknown."""
     if schema is True:
         return Any
     if not isinstance(schema, Mapping):
@@ -128,7 +128,7 @@ def _type_of(schema: Any) -> Any:
 
 
 def _check_annotations(schema: Mapping[str, Any]) -> None:
-    """Raise _Unknown if a keyword that does not restrict values is invalid."""
+    """Raise _Unknown if the value of an annotation keyword is invalid."""
     for keyword, kind in _ANNOTATIONS.items():
         if keyword in schema and not isinstance(schema[keyword], kind):
             raise _Unknown
@@ -137,12 +137,12 @@ def _check_annotations(schema: Mapping[str, Any]) -> None:
 
 
 def _choice(schema: Mapping[str, Any], keywords: Set[str]) -> Any:
-    """Return the type of the strings that a schema allows."""
+    """Return the type for a choice of strings. Raises _Unknown."""
     choices = schema.get("enum")
     if "const" in schema:
         choices = [schema["const"]]
-    is_alone = keywords <= {"enum", "type"} or keywords <= {"const", "type"}
-    if not is_alone or schema.get("type", "string") != "string":
+    is_simple = keywords <= {"enum", "type"} or keywords <= {"const", "type"}
+    if not is_simple or schema.get("type", "string") != "string":
         raise _Unknown
     if not isinstance(choices, list) or not choices:
         raise _Unknown
@@ -152,7 +152,7 @@ def _choice(schema: Mapping[str, Any], keywords: Set[str]) -> Any:
 
 
 def _member(kind: Any, schema: Mapping[str, Any]) -> Any:
-    """Return the type of the values that fit a schema and are of one JSON type."""
+    """Return the type for a schema, restricted to one JSON type. Raises _Unknown."""
     if kind not in _CONSTRAINTS:
         raise _Unknown
     constraints = {}
@@ -174,7 +174,7 @@ def _member(kind: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _constraint(keyword: str, value: Any) -> Any:
-    """Return the value of a keyword. Raises _Unknown if it is an unusual one."""
+    """Return the value of a keyword. Raises _Unknown if it is invalid or unusual."""
     if keyword == "pattern":
         if not isinstance(value, str):
             raise _Unknown
@@ -187,7 +187,7 @@ def _constraint(keyword: str, value: Any) -> Any:
 
 
 def _object(schema: Mapping[str, Any]) -> Any:
-    """Return the type of objects with certain properties."""
+    """Return the type for an object schema. Raises _Unknown."""
     properties = schema.get("properties", {})
     required = schema.get("required", [])
     further = schema.get("additionalProperties", True)
@@ -202,7 +202,7 @@ def _object(schema: Mapping[str, Any]) -> Any:
     for name in dict.fromkeys([*properties, *required]):
         if not isinstance(name, str):
             raise _Unknown
-        # A property may have any name, and a field has to be an identifier.
+        # Properties can have any name, but fields must be identifiers.
         field = f"field_{len(names)}"
         names[field] = name
         kind = _type_of(properties.get(name, True))

@@ -1,8 +1,8 @@
-"""The parameters and results of functions: their JSON Schemas, and decoding by them.
+"""The parameters and results of functions: their JSON Schemas, decoding and encoding.
 
-msgspec decodes and checks in one pass. The schemas say exactly what it accepts, and
-where msgspec differs from JSON Schema, this module corrects the difference: `1.0` is an
-integer in JSON Schema.
+msgspec decodes and validates in one pass. The schemas describe exactly what it accepts.
+Where msgspec differs from JSON Schema, this module corrects it: `1.0` is an integer in
+JSON Schema.
 """
 
 import copy
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 AnyFunction = Callable[..., Any]
 
 _ABSENT = inspect.Parameter.empty
-# Types without problems.
+# Types that need no check at registration.
 _SIMPLE_TYPES = (str, int, float, bool)
 
-# The errors that are explained in other words, as `jsonrpc.explain` and jsonschema
-# write them. `re` compiles and caches the patterns when they are first needed.
+# Messages of `jsonrpc.explain` and jsonschema that are rephrased. `re` compiles and
+# caches the patterns when they are first needed.
 _MISSING = r"(?s)\$\.(\w+): missing|\$: '(.*)' is a required property"
 _UNKNOWN = (
     r"(?s)\$: object contains unknown field (.*)"
@@ -50,15 +50,15 @@ _NO_CHOICE = r"(?s)\$\.(\w+): invalid enum value (.*)"
 class Parameters:
     """The parameters of a function: their JSON Schema, and the decoding of arguments.
 
-    `of` is what the function is registered as; errors for clients name it. A parameter
-    with the annotation `injected` is not an argument: it is not in the schema. If there
-    is an `input_schema`, arguments are checked by it, and the signature only says how
+    `of` names the function in error messages for clients. A parameter whose annotation
+    is `injected` is not an argument, and not in the schema. If there is an
+    `input_schema`, arguments are validated against it, and the signature is only used
     to convert them.
     """
 
     # The type of **kwargs.
     _extra: Any = None
-    # The check by an input schema that is written by hand.
+    # Validates arguments against `input_schema`.
     _check: Callable[[bytes], None] | None = None
 
     def __init__(
@@ -74,10 +74,10 @@ class Parameters:
         self._injected = injected
         # The name of the parameter that is injected.
         self.injected_name: str | None = None
-        # Field of the struct that is decoded -> name of its parameter.
+        # Field of the decoded struct -> name of the parameter.
         self._names: dict[str, str] = {}
         self._fields: list[Any] = []
-        # Name -> parameter, of those whose types pydantic describes.
+        # Name -> parameter, for parameters with pydantic types.
         self._pydantic: dict[str, PydanticParameter] = {}
 
         self._positional: list[str] = []
@@ -85,7 +85,7 @@ class Parameters:
             self._add(parameter)
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 self._positional.append(parameter.name)
-        # The function, as it is called with keyword arguments only.
+        # The function, callable with keyword arguments only.
         self.call = self._call_by_keywords if self._positional else function
 
         struct = self._struct()
@@ -97,22 +97,22 @@ class Parameters:
         }
         schema = schema_of(struct, further=self._extra or Any)
         schema.pop("description", None)
-        # JSON Schema does not require `properties`, but many frameworks read it.
+        # JSON Schema does not require `properties`, but many frameworks expect it.
         no_properties: JSONSchema = {"type": "object", "properties": {}}
         self.schema = no_properties | schema
         self._add_pydantic_schemas()
         if input_schema is not None:
             self._adopt(input_schema)
-        # Whether decoding is one call of msgspec.
+        # Whether decoding is a single call of msgspec.
         self._is_plain = not (
             self._renamed or self._extra or self._check or self._pydantic
         )
 
     def decode(self, raw: bytes) -> dict[str, Any]:
-        """Return the keyword arguments in a JSON object.
+        """Decode a JSON object into keyword arguments.
 
-        Raises InvalidArguments if the object does not fit the schema, and InvalidParams
-        if it is not an object.
+        Raises InvalidArguments if the object does not match the schema, and
+        InvalidParams if it is not an object.
         """
         if len(raw) >= LARGE:
             require_memory(DECODED * len(raw))
@@ -124,7 +124,7 @@ class Parameters:
             return self._decode_leniently(raw, error)
 
     def _decode_leniently(self, raw: bytes, error: Exception) -> dict[str, Any]:
-        """Decode what does not fit as it is, or explain why it does not fit."""
+        """Decode again, with `1.0` as an integer, or raise an error with the reason."""
         try:
             self._require_object(raw)
             return self._decode_and_check(with_whole_numbers(bytes(raw), error))
@@ -133,9 +133,9 @@ class Parameters:
             raise InvalidArguments(reason, of=self._of) from None
 
     def _require_object(self, raw: bytes) -> None:
-        """Raises InvalidParams if arguments are not a JSON object.
+        """Raise InvalidParams if the arguments are not a JSON object.
 
-        Then the request itself is not valid, whatever the schema of its tool is.
+        In that case the request itself is invalid, regardless of the tool's schema.
         """
         try:
             msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
@@ -168,7 +168,7 @@ class Parameters:
         return dict(self._decode_extra_values(msgspec.json.encode(everything)))
 
     def _reason(self, problem: str) -> str:
-        """Return a problem as it is told to the client."""
+        """Rephrase a message for the client."""
         properties = self.schema.get("properties", {})
         missing = re.fullmatch(_MISSING, problem)
         if missing:
@@ -203,15 +203,15 @@ class Parameters:
         is_self = parameter.name in ("self", "cls") and parameter.annotation is _ABSENT
         if is_self and "." in where:
             raise TypeError(
-                f"{where}: nothing gives it {parameter.name!r}; "
-                "register the bound method"
+                f"{where}: expected a bound method, got a function with the parameter "
+                f"{parameter.name!r}; register it on an instance"
             )
         with located(f"{where}: parameter {parameter.name!r}"):
             annotation = _resolved(parameter.annotation, function, self._injected)
             if parameter.kind is parameter.VAR_POSITIONAL:
                 raise TypeError(
-                    f"collects any number of arguments: *{parameter.name} has no JSON "
-                    "form; name each, or take a list"
+                    f"is variadic: *{parameter.name} has no JSON form; use named "
+                    "parameters, or one parameter that is a list"
                 )
             if self._injected and _mentions(annotation, self._injected):
                 self._inject(parameter.name, self._injected)
@@ -221,8 +221,7 @@ class Parameters:
                 return
             annotation = described(annotation)
             if annotation not in _SIMPLE_TYPES:
-                # Here the parameter is known, so a problem with its type is reported
-                # well.
+                # Checked here, so that an error names the parameter.
                 schema_of(annotation)
             if parameter.kind is parameter.VAR_KEYWORD:
                 self._extra = annotation
@@ -231,7 +230,9 @@ class Parameters:
 
     def _inject(self, name: str, injected: type) -> None:
         if self.injected_name is not None:
-            raise TypeError(f"is a second {injected.__name__}; use only one")
+            raise TypeError(
+                f"is the second parameter of the type {injected.__name__}; use only one"
+            )
         self.injected_name = name
 
     def _add_field(self, parameter: inspect.Parameter, annotation: Any) -> None:
@@ -244,13 +245,13 @@ class Parameters:
 
     def _add_pydantic(self, parameter: inspect.Parameter, annotation: Any) -> None:
         """Add a field that stays encoded, to be decoded by pydantic."""
-        # pydantic is loaded already; other servers do without this module.
+        # Deferred, because it imports pydantic, which the user has imported by now.
         from .pydantic_types import PydanticParameter
 
         if parameter.kind is parameter.VAR_KEYWORD:
             raise TypeError(
-                "collects any number of arguments with a pydantic type; "
-                "take a dict[str, ...] as one argument"
+                "is variadic, and has a pydantic type; use one parameter of the type "
+                "dict[str, ...]"
             )
         has_default = parameter.default is not _ABSENT
         default = parameter.default if has_default else msgspec.NODEFAULT
@@ -286,34 +287,33 @@ class Parameters:
             forbid_unknown_fields=not self._extra,
             kw_only=True,
         )
-        # The descriptions of the fields are found in it.
+        # It contains the descriptions of the fields.
         struct.__doc__ = inspect.getdoc(innermost(self._function))
         return struct
 
     def _adopt(self, schema: Mapping[str, Any]) -> None:
-        """Use a schema that is written by hand. Raises ValueError.
+        """Use the given input schema. Raises ValueError.
 
-        It has to require what the function requires, and must not have arguments that
-        the function does not take.
+        It must require the arguments that the function requires, and must not have
+        properties that the function does not take.
         """
         what = f"input_schema of {_name(self._function)}"
         self._check = _checker(schema, what)
         if schema.get("type") != "object":
             raise ValueError(
-                f"{what} has the type {schema.get('type')!r}; "
-                'arguments are an object: "type": "object"'
+                f'{what}: expected "type": "object", got {schema.get("type")!r}'
             )
         required = set(self.schema.get("required", ()))
         for name in required.difference(schema.get("required", ())):
             raise ValueError(
-                f"{what} does not require {name!r}; "
-                "list it under required, or give it a default"
+                f"{what}: expected {name!r} under required; add it, or give the "
+                "parameter a default"
             )
         unknown = set(schema.get("properties", ())).difference(self._names.values())
         if unknown and not self._extra:
             raise ValueError(
-                f"{what} has {unknown.pop()!r}, which is not one of its parameters; "
-                "add it, or **kwargs"
+                f"{what}: expected the function's parameters, got {unknown.pop()!r}; "
+                "add this parameter, or **kwargs"
             )
         self.schema = dict(schema)
 
@@ -325,10 +325,10 @@ _LISTS = (list, tuple, Sequence)
 
 
 class Returned:
-    """The result of a function: its output schema, and the check of values by it.
+    """The result of a function: its output schema, and the encoding of values.
 
-    `content` are the classes of content. A function that returns only those, text, None
-    or anything (`Any`) has no output schema.
+    `content` are the classes of content blocks. A function whose return type only
+    consists of those, of text, None or `Any`, has no output schema.
     """
 
     def __init__(
@@ -356,13 +356,13 @@ class Returned:
             else:
                 self.schema = schema_of(described(annotation))
                 self._check = msgspec.json.Decoder(annotation).decode
-        # Whether an empty list is a list of content rather than a value.
+        # Whether an empty list is a list of content blocks rather than a value.
         self.is_content = self.schema is None and annotation not in (Any, object)
-        # Whether the output schema is that of an object.
+        # Whether the output schema describes an object.
         self.is_object = self.schema is not None and self.schema.get("type") == "object"
 
     def _use_pydantic(self, annotation: Any) -> None:
-        # pydantic is loaded already; other servers do without this module.
+        # Deferred, because it imports pydantic, which the user has imported by now.
         from .pydantic_types import PydanticType
 
         of_pydantic = PydanticType(annotation)
@@ -370,10 +370,7 @@ class Returned:
         self._encode = of_pydantic.encode
 
     def encode(self, value: Any) -> bytes:
-        """Return a value as JSON. Raises ValueError if it does not fit.
-
-        The error says where the value does not fit.
-        """
+        """Encode a value. Raises ValueError if it does not match the output schema."""
         try:
             encoded = self._encode(value)
             if self._check is not None:
@@ -391,10 +388,10 @@ class Returned:
 
 
 def _is_unstructured(annotation: Any, content: tuple[type, ...]) -> bool:
-    """Return whether a function returns only content, text, None, or anything.
+    """Return whether a return type only consists of content, text, None or `Any`.
 
-    A list of texts is structured, unless some of its items may be content. Raises
-    TypeError if a part of the annotation is content and another part is not.
+    A list of strings is structured, unless its items may also be content. Raises
+    TypeError if one part of the annotation is content and another part is not.
     """
     members = member_types(annotation, Union, UnionType)
     if all(_is_content(member, content) for member in members):
@@ -403,14 +400,14 @@ def _is_unstructured(annotation: Any, content: tuple[type, ...]) -> bool:
     mixed = [part.__name__ for part in parts if part in content]
     if mixed:
         raise TypeError(
-            f"mixes content ({', '.join(mixed)}) with structured types; "
-            "a ToolResult can hold both"
+            f"mixes content ({', '.join(mixed)}) with structured types; to return "
+            "both, use ToolResult"
         )
     return False
 
 
 def _is_content(annotation: Any, content: tuple[type, ...]) -> bool:
-    """Return whether one member of a union is content, text, None, or anything."""
+    """Return whether one member of a union is content, text, None or `Any`."""
     if get_origin(annotation) not in _LISTS:
         return annotation in (Any, object, str, type(None), list, *content)
     items = member_types(annotation, Union, UnionType, *_LISTS)
@@ -422,7 +419,7 @@ def _is_content(annotation: Any, content: tuple[type, ...]) -> bool:
 # Functions and their annotations
 
 
-def peeled(function: AnyFunction) -> Any:
+def without_partials(function: AnyFunction) -> Any:
     """Return the function inside partials."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -432,16 +429,16 @@ def peeled(function: AnyFunction) -> Any:
 def innermost(function: AnyFunction) -> Any:
     """Return the function inside partials, decorators and callable objects.
 
-    It has the name, the docstring and the globals of the source.
+    It has the name, the docstring and the globals of the source code.
     """
-    function = inspect.unwrap(peeled(function))
+    function = inspect.unwrap(without_partials(function))
     if inspect.isroutine(function) or inspect.isclass(function):
         return function
     return inspect.unwrap(type(function).__call__)
 
 
 def _name(function: AnyFunction) -> str:
-    """Return the name of a function as in its source: `add()`, `Calculator.add()`."""
+    """Return the qualified name of a function: `add()`, `Calculator.add()`."""
     name: str = innermost(function).__qualname__
     return name.rpartition("<locals>.")[2] + "()"
 
@@ -449,10 +446,10 @@ def _name(function: AnyFunction) -> str:
 def _resolved(
     annotation: Any, function: AnyFunction, injected: type | None = None
 ) -> Any:
-    """Return an annotation as a type. Raises TypeError.
+    """Resolve an annotation. Raises TypeError.
 
-    The name of `injected` is known even if the module of the function imports it for
-    type checkers only.
+    The name of `injected` can be resolved even if the function's module only imports it
+    for type checkers.
     """
     if annotation is _ABSENT:
         annotation = Any
@@ -470,9 +467,9 @@ def _resolved(
 
 
 def _mentions(annotation: Any, wanted: type) -> bool:
-    """Return whether an annotation is for a class or a subclass of it.
+    """Return whether an annotation is a class or a subclass of it.
 
-    It may be optional, annotated or parametrized.
+    It may be optional, in `Annotated`, or parametrized.
     """
     for member in member_types(annotation, Union, UnionType):
         cls = get_origin(member) or member
@@ -482,9 +479,9 @@ def _mentions(annotation: Any, wanted: type) -> bool:
 
 
 def _field_default(default: Any, annotation: Any) -> Any:
-    """Return a parameter's default as that of a struct's field. Raises TypeError.
+    """Convert a parameter's default to that of a struct field. Raises TypeError.
 
-    A default that the function could change is copied for each call.
+    Mutable defaults are copied for each call.
     """
     if default is msgspec.UNSET:
         return default
@@ -500,8 +497,8 @@ def _field_default(default: Any, annotation: Any) -> Any:
 
 
 def _checker(schema: Mapping[str, Any], what: str) -> Callable[[bytes], None]:
-    """Return a function that checks encoded values by a schema written by hand."""
-    # Few servers need it.
+    """Return a function that validates encoded values against a given schema."""
+    # Deferred, because few servers need it.
     from .check import SchemaCheck
 
     if not isinstance(schema, Mapping):

@@ -1,7 +1,7 @@
-"""Arguments that the protocol sends as strings: those of prompts and templates.
+"""The arguments of prompts and resource templates, which the protocol sends as strings.
 
-A string that holds a number, a boolean or null becomes one before arguments are
-decoded, if the parameter is not a string.
+If a parameter is not a string, the string is parsed as a number, a boolean or null
+before the arguments are decoded.
 """
 
 import re
@@ -18,7 +18,7 @@ from .generate import JSONSchema
 from .signature import AnyFunction, Parameters
 
 _DEFINITIONS = "#/$defs/"
-# A type in JSON -> what a string has to hold for it.
+# A JSON type -> the expected content of the string, for errors.
 _EXPECTED = {
     "integer": "an integer",
     "number": "a number",
@@ -41,7 +41,7 @@ _FORMATS = {
 class StringParameters(Parameters):
     """The parameters of a function whose arguments are sent as strings.
 
-    Raises TypeError for a parameter that no string can hold.
+    Raises TypeError if a parameter cannot be parsed from a string.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class StringParameters(Parameters):
                 self._strings[name] = StringArgument(schema, definitions)
 
     def decode(self, raw: bytes) -> dict[str, Any]:
-        """Return the keyword arguments in a JSON object. Raises InvalidArguments."""
+        """Decode a JSON object into keyword arguments. Raises InvalidArguments."""
         try:
             given = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         except DECODE_ERRORS:
-            return super().decode(raw)  # which says what is wrong
+            return super().decode(raw)  # raises an error with the reason
         parsed = dict(given)
         for name in given.keys() & self._strings.keys():
             if not self._strings[name].is_string:
@@ -80,7 +80,7 @@ class StringParameters(Parameters):
     def _explain_format(
         self, error: InvalidArguments, given: Mapping[str, msgspec.Raw]
     ) -> None:
-        """Raise a better error for a date, a time or such that could not be read."""
+        """Raise a better error for an invalid date, time or other format."""
         place = re.match(r"\$\.(\w+): invalid ", error.reason)
         if place is None or place[1] not in given:
             return
@@ -91,22 +91,22 @@ class StringParameters(Parameters):
 
 
 class StringArgument:
-    """An argument that is sent as a string, by its schema.
+    """An argument with a schema, which is sent as a string.
 
-    Raises TypeError if no string can hold it.
+    Raises TypeError if it cannot be parsed from a string.
     """
 
     def __init__(self, schema: JSONSchema, definitions: Mapping[str, Any]) -> None:
-        # The types in JSON that the argument may have.
+        # The JSON types that the argument may have.
         self._types: set[str] = set()
-        # Strings that it may be, if it may not be any string.
+        # The strings that are allowed, if not all are.
         self._choices: set[str] = set()
         self._formats: list[str] = []
         self._read(schema, definitions)
         if not self._choices and not self._types & {"string", *_EXPECTED}:
             raise TypeError(
-                "comes as a string; use str, int, float, bool, a date or a time, "
-                "an Enum or a Literal"
+                "is sent as a string, which cannot be parsed as its type; use str, "
+                "int, float, bool, a date or a time, an Enum or a Literal"
             )
 
     @property
@@ -138,9 +138,9 @@ class StringArgument:
                 self._types.add(_type_of(value))
 
     def parse(self, raw: msgspec.Raw) -> msgspec.Raw:
-        """Return the value in an encoded string. Raises ValueError.
+        """Parse an encoded string. Raises ValueError.
 
-        A value that is not a string is returned as it is.
+        A value that is not a string is returned unchanged.
         """
         text = msgspec.json.decode(raw)
         if not isinstance(text, str) or text in self._choices:
@@ -163,7 +163,7 @@ class StringArgument:
         return kind in self._types
 
     def explain(self, raw: msgspec.Raw) -> str | None:
-        """Return what a string of some format should have been, or None."""
+        """Return a description of the expected format, or None if there is none."""
         expected = [_FORMATS[name] for name in self._formats if name in _FORMATS]
         if not expected:
             return None
@@ -178,7 +178,7 @@ class StringArgument:
 
 
 def _type_of(value: Any) -> str:
-    """Return the type of a value in JSON."""
+    """Return the JSON type of a value."""
     names = {bool: "boolean", int: "integer", float: "number", type(None): "null"}
     return names.get(type(value), "")
 

@@ -1,1 +1,1 @@
-"""The MCP endpoint over HTTP: its rules, and the hosts that serve it."""
+"""The MCP endpoint over HTTP: its rules, and the two servers that can host it."""

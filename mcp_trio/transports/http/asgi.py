@@ -1,6 +1,6 @@
-"""The MCP endpoint as an ASGI 3 application, for hosts that run on trio.
+"""The MCP endpoint as an ASGI 3 application, for servers that run on trio.
 
-The handshake of a WebSocket is refused.
+WebSocket handshakes are refused.
 """
 
 import logging
@@ -12,61 +12,62 @@ import trio
 from ...protocol.jsonrpc import MAX_MESSAGE
 from ...server.app import Server
 from ...server.limiter import network
-from ...server.runner import SPOILED, Spoiled
+from ...server.runner import LEAKED_SCOPE, ScopeLeaked
 from .exchange import Exchange
 from .feed import Feed
-from .messages import TOO_LARGE, TOO_SLOW, Fields, Head, Reply, refusal
+from .messages import REQUEST_TIMEOUT, TOO_LARGE, Fields, Head, Reply, refusal
 from .service import Pending, Service
 from .settings import DEFAULT_SETTINGS, HttpSettings
 
 log = logging.getLogger("mcp_trio")
 
-# As the ASGI specification names them. Every host and framework has its own types for
-# these dictionaries; the ones here fit all of them.
+# Named as in the ASGI specification. Every server and framework has its own types for
+# these dictionaries, and the ones here are compatible with all of them.
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Any], Awaitable[None]]
 
-# Seconds for a body, and for the rest of one that was refused.
+# Seconds to receive a body, and to receive the rest of one that was refused.
 BODY_TIME = 60.0
 LINGER_TIME = 1.0
 VERSIONS = ("1.0", "1.1", "2", "3")
 CLOSE = ((b"Connection", b"close"),)
-# RFC 9112, section 6.1: bytes that follow such a request may be another one, or not.
-TWO_ENDS = refusal(
-    400, "Bad request: Content-Length and Transfer-Encoding exclude each other", CLOSE
+# RFC 9112, section 6.1: it is not certain where such a request ends, so the connection
+# cannot be used for another one.
+AMBIGUOUS_LENGTH = refusal(
+    400, "Bad request: expected Content-Length or Transfer-Encoding, got both", CLOSE
 )
 
 
 class Application:
     """The ASGI application that `Server.asgi` returns.
 
-    Wherever it is mounted, its paths are those that the client sees. If the host sends
-    lifespan events to it, the server runs from startup to shutdown.
+    It matches the whole path of a request, even if it is mounted under a prefix. If it
+    receives lifespan events, the server runs from startup to shutdown.
     """
 
     def __init__(
         self, server: Server, settings: HttpSettings = DEFAULT_SETTINGS
     ) -> None:
         self.service = Service(server, settings)
-        self.requests: list[Head] = []  # those that are served now
+        self.requests: list[Head] = []  # the requests in progress
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI scope: a request, a WebSocket or the lifespan."""
         if not trio.lowlevel.in_trio_run():
             raise RuntimeError(
-                "this application runs on trio, as under hypercorn --worker-class "
-                "trio, not on asyncio"
+                "expected an ASGI server that runs on trio, got one on asyncio; use, "
+                "for example, hypercorn --worker-class trio"
             )
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._run_lifespan(receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close"})
         else:
             await self._serve_request(scope, receive, send)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        """Run the server for as long as the host's lifespan lasts."""
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
+        """Run the server between the startup and the shutdown event."""
         await receive()
         async with self.service.server.running():
             await send({"type": "lifespan.startup.complete"})
@@ -84,8 +85,8 @@ class Application:
             return
         if not self.service.server.is_running:
             raise RuntimeError(
-                "not running: the application that mounts this has to enter "
-                "server.running() itself"
+                "the server is not running; if another application mounts this one, "
+                "enter server.running() in its lifespan"
             )
         self.requests.append(head)
         try:
@@ -101,17 +102,17 @@ class Application:
         """Read the body of a request and answer it, unless it is refused."""
         service = self.service
         if refused is None and service.server.access is not None:
-            refused = await service.bearers.identify(head)
+            refused = await service.bearer_auth.identify(head)
         if refused is None:
             body = await _read_body(head, receive)
             if body is None:
-                return  # the client has gone
+                return  # the client has disconnected
             if not isinstance(body, Reply):
                 await self._answer(head, body, receive, send)
                 return
             refused = body
         service.note_refusal(head, refused)
-        if refused is TWO_ENDS:
+        if refused is AMBIGUOUS_LENGTH:
             await self._send_reply(refused, head, send)
         else:
             await self._send_refusal(refused, head, receive, send)
@@ -119,11 +120,11 @@ class Application:
     async def _answer(
         self, head: Head, body: bytes, receive: Receive, send: Send
     ) -> None:
-        """Answer a request, whose call runs in this task if it waits."""
+        """Answer a request. A call that waits keeps running in this task."""
         answer: Reply | Exchange | Feed
         async with trio.open_nursery() as nursery:
             try:
-                # The call may enter scopes of its own, inside of this one.
+                # The call may enter its own scopes inside this one.
                 with trio.CancelScope() as scope:
                     try:
                         answer_now = self.service.answer(head, body)
@@ -131,26 +132,28 @@ class Application:
                             answer = await answer_now.wait()
                         else:
                             answer = answer_now
-                    except Spoiled as spoiled:
-                        answer = spoiled.value
+                    except ScopeLeaked as leaked:
+                        answer = leaked.value
                     if not isinstance(answer, Reply):
                         nursery.start_soon(self._respond, answer, head, receive, send)
                     if isinstance(answer, Exchange):
                         await answer.rest(scope)
             except RuntimeError:
                 # The call left a cancel scope open. Its client still gets the response.
-                log.exception(SPOILED)
+                log.exception(LEAKED_SCOPE)
         if isinstance(answer, Reply):
             await self._send_reply(answer, head, send)
 
     async def _respond(
         self, answer: Exchange | Feed, head: Head, receive: Receive, send: Send
     ) -> None:
-        """Send a response that takes its time, unless the client goes away."""
+        """Wait for a response and send it, unless the client disconnects."""
         reply = None
         is_done = False
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch, answer, receive, nursery.cancel_scope)
+            nursery.start_soon(
+                _cancel_on_disconnect, answer, receive, nursery.cancel_scope
+            )
             if isinstance(answer, Exchange):
                 response = await answer.response()
             else:
@@ -163,8 +166,8 @@ class Application:
             nursery.cancel_scope.cancel()
         if not is_done:
             return
-        # hypercorn reports a disconnect at the end of a response, too. Nothing must
-        # watch for it any more when the end is sent.
+        # hypercorn also reports a disconnect at the end of each response, so nothing
+        # may wait for one any more when the end is sent.
         if reply is not None:
             await self._send_reply(reply, head, send)
         else:
@@ -175,7 +178,7 @@ class Application:
     async def _send_blocks(
         self, feed: Feed, head: Head, nursery: trio.Nursery, send: Send
     ) -> None:
-        """Send a stream of events, except for the end of the response."""
+        """Send a stream of events, but not the end of the response."""
         await self._send_start(200, feed.headers, head, send)
         async with feed.open(nursery):
             while True:
@@ -192,10 +195,10 @@ class Application:
     async def _send_refusal(
         self, reply: Reply, head: Head, receive: Receive, send: Send
     ) -> None:
-        """Send a whole response to a request that was not read to its end.
+        """Send a whole response to a request that was not read completely.
 
-        A client that still sends may not see the response if the host closes the
-        connection. So the rest of the request is read before the response ends.
+        A client that is still sending may not see the response if the connection is
+        closed. So the rest of the request is read before the response ends.
         """
         await self._send_reply_start(reply, head, send)
         await send(_body(reply.body, more_body=True))
@@ -215,7 +218,7 @@ class Application:
     async def _send_start(
         self, status: int, headers: Fields, head: Head, send: Send
     ) -> None:
-        """Send the head of a response. ASGI has the names of headers in lower case."""
+        """Send the head of a response. ASGI requires header names in lower case."""
         fields = headers + self.service.guard.cors(head)
         lines = [(name.lower(), value) for name, value in fields]
         await send({"type": "http.response.start", "status": status, "headers": lines})
@@ -233,7 +236,7 @@ def _read_head(scope: Scope) -> Head:
         if name in headers:
             value = headers[name] + b", " + value
         headers[name] = value
-    # ASGI's path is decoded, so a question mark in it is not the query's.
+    # ASGI's path is decoded, so a question mark in it does not begin the query.
     target = scope["path"].encode().replace(b"?", b"%3F")
     if scope["query_string"]:
         target += b"?" + scope["query_string"]
@@ -255,37 +258,37 @@ def _address_of_client(scope: Scope) -> str:
 
 
 async def _read_body(head: Head, receive: Receive) -> bytes | Reply | None:
-    """Return the body, or its refusal; None if the client has gone."""
+    """Return the body, or its refusal; None if the client has disconnected."""
     headers = head.headers
     declared = int(headers.get(b"content-length", 0))
-    # Such a request is refused when its first end has come. At the second one hypercorn
-    # would close the connection without a response.
-    has_two_ends = b"content-length" in headers and b"transfer-encoding" in headers
+    # With both headers, a body has two possible ends. Such a request is refused at the
+    # first one: at the second, hypercorn would close the connection without a response.
+    is_ambiguous = b"content-length" in headers and b"transfer-encoding" in headers
     body = bytearray()
-    with trio.move_on_after(LINGER_TIME if has_two_ends else BODY_TIME):
+    with trio.move_on_after(LINGER_TIME if is_ambiguous else BODY_TIME):
         while max(declared, len(body)) <= MAX_MESSAGE:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
             body += message.get("body", b"")
             if not message.get("more_body"):
-                return TWO_ENDS if has_two_ends else bytes(body)
+                return AMBIGUOUS_LENGTH if is_ambiguous else bytes(body)
         return TOO_LARGE
-    return TWO_ENDS if has_two_ends else TOO_SLOW
+    return AMBIGUOUS_LENGTH if is_ambiguous else REQUEST_TIMEOUT
 
 
-async def _watch(
+async def _cancel_on_disconnect(
     answer: Exchange | Feed, receive: Receive, response: trio.CancelScope
 ) -> None:
-    """Cancel a response when the client goes away.
+    """Cancel a response when the client disconnects.
 
-    This has to wait all the time: hypercorn does not tell those that look only once in
-    a while.
+    This has to wait in `receive` all the time: hypercorn reports a disconnect only to a
+    call that is waiting for it.
     """
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             break
     if isinstance(answer, Exchange):
-        answer.client_gone()
+        answer.client_disconnected()
     response.cancel()

@@ -15,16 +15,16 @@ log = logging.getLogger("mcp_trio")
 
 _BEARER = re.compile(rb"(?i)bearer +([A-Za-z0-9._~+/-]+=*) *")
 # Routes that need no token.
-OPEN = (HEALTH, READY, METADATA, SSE_METADATA)
-# The routes of HTTP+SSE, whose clients know the server by another URL.
-FOR_SSE = (SSE, MESSAGES, SSE_METADATA)
+PUBLIC_ROUTES = (HEALTH, READY, METADATA, SSE_METADATA)
+# The routes of HTTP+SSE, which has its own URL.
+SSE_ROUTES = (SSE, MESSAGES, SSE_METADATA)
 
 
-class Bearers:
+class BearerAuth:
     """A server's access control over HTTP.
 
     `path` is the path of its endpoint, and `resource` the endpoint's URL for clients.
-    Without one, it is made from each request.
+    If that is empty, the URL is derived from each request.
     """
 
     def __init__(self, server: Server, path: str, resource: str = "") -> None:
@@ -34,12 +34,12 @@ class Bearers:
         if server.access is None and server.scopes:
             log.warning(
                 "tools, resources and prompts with scopes are hidden from all HTTP "
-                "clients, because nobody has a scope without access control"
+                "clients, because without access control clients have no scopes"
             )
 
     def check(self, head: Head) -> Reply | None:
-        """Take the token out of a head. Returns the refusal if there is none."""
-        if head.route in OPEN:
+        """Extract the token from a head. Returns a refusal if there is none."""
+        if head.route in PUBLIC_ROUTES:
             return None
         given = head.headers.get(b"authorization", b"")
         found = _BEARER.fullmatch(given)
@@ -53,9 +53,9 @@ class Bearers:
         return self.refuse(head, Denied(401, "", problem))
 
     async def identify(self, head: Head) -> Reply | None:
-        """Find out who sends a request. Returns the refusal of a token."""
+        """Find the principal of a request. Returns a refusal of an invalid token."""
         access = self._server.access
-        if access is None or head.route in OPEN:
+        if access is None or head.route in PUBLIC_ROUTES:
             return None
         try:
             head.principal = await access.find(head.token, head.peer)
@@ -74,7 +74,7 @@ class Bearers:
         return Reply(200, encode(document), JSON)
 
     def refuse(self, head: Head, denied: Denied) -> Reply:
-        """Tell a client why it is refused, and where it learns how to get a token."""
+        """Return the refusal, which also says where to find out how to get a token."""
         if denied.status not in (401, 403):
             return refusal(denied.status, str(denied))
         access = self._server.access
@@ -86,7 +86,7 @@ class Bearers:
     def _resource(self, head: Head) -> str:
         """Return the URL that the client used to reach this server."""
         endpoint = self._endpoint(head)
-        if head.route in FOR_SSE:
+        if head.route in SSE_ROUTES:
             return sse_url(endpoint, self._path.rstrip("/"))
         return endpoint
 

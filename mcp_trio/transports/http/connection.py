@@ -1,7 +1,8 @@
-"""Connections of HTTP/1.1, directly on trio."""
+"""HTTP/1.1 connections, directly on trio."""
 
 import ssl
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from http import HTTPStatus
 from socket import socket
@@ -15,11 +16,19 @@ from ...auth.principal import Principal
 from ...server.accounts import Account, account_at
 from ...server.ledger import STEP, Holding, Meter, Priority
 from ...server.limiter import network
-from ...server.runner import SPOILED, TURN, Spoiled, log
-from ..send_queue import GONE, let_go
+from ...server.runner import LEAKED_SCOPE, TURN, ScopeLeaked, log
+from ..send_queue import DISCONNECTED, close_gracefully
 from .exchange import Exchange
 from .feed import Feed
-from .messages import OUT_OF_MEMORY, TOO_SLOW, Fields, Headers, Parsed, Reply, refusal
+from .messages import (
+    OUT_OF_MEMORY,
+    REQUEST_TIMEOUT,
+    Fields,
+    Headers,
+    Parsed,
+    Reply,
+    refusal,
+)
 from .parser import BODY, HEAD, IDLE, RequestParser
 from .reader import Reader
 from .rules import MCP
@@ -39,7 +48,7 @@ from .state import (
     check_transition,
 )
 
-# Seconds that a client may take between two requests, for a head, and for a body.
+# Seconds that a client may take: between two requests, for a head, and for a body.
 PATIENCE = {IDLE: 75.0, HEAD: 10.0, BODY: 60.0}
 # Seconds that it may take to read one piece of a response.
 WRITE_TIME = 30.0
@@ -49,21 +58,22 @@ LINGER_TIME = 1.0
 CHUNK = 64 * 1024
 # The most bytes that are written at once.
 PIECE = 256 * 1024
-# Bytes kept of what a client sends while a request still runs. The rest is dropped, and
-# the connection is closed after the response. It has to be read, because otherwise
-# nobody would notice that the client has gone.
+# Bytes to keep of what a client sends while a request is still running. The rest is
+# dropped, and the connection is closed after the response. It has to be read, because
+# otherwise a disconnect would go unnoticed.
 MAX_BACKLOG = 256 * 1024
-# Bytes that are charged for a connection, whatever it does.
+# Bytes that are charged for every connection.
 CONNECTION_SIZE = 4 * 1024
-# What sending raises if the client is gone, or if the connection was closed here.
-LOST = (*GONE, OSError, trio.BusyResourceError)
+# What sending raises if the client has disconnected, or if the connection was closed
+# here.
+CONNECTION_LOST = (*DISCONNECTED, OSError, trio.BusyResourceError)
 
-# A request that waits, and what there is to know about its response.
+# A request that waits, and its head.
 Waiting = tuple[Exchange, Parsed]
 
 
 class Upgrade(Protocol):
-    """Takes a connection over whose client asks for a WebSocket."""
+    """Takes over a connection whose client asks for a WebSocket."""
 
     def __call__(
         self,
@@ -75,7 +85,7 @@ class Upgrade(Protocol):
         address: str,
         headers: Headers,
     ) -> Awaitable[None]:
-        """Serve the client until it goes. `head` is all that was read from it."""
+        """Serve the client until it disconnects. `head` is all that was read so far."""
 
 
 class Host(Struct, eq=False):
@@ -85,18 +95,18 @@ class Host(Struct, eq=False):
     nursery: trio.Nursery
     reader: Reader
     upgrade: Upgrade | None
-    # The time, to the second: as HTTP writes it, and as trio counts it.
+    # The current time, to the second: as an HTTP date, and on trio's clock.
     date: bytes = b""
     now: float = 0.0
     connections: set["Connection"] = set()
 
 
 class Connection:
-    """One client's connection: requests in order, each answered before the next one.
+    """One client's connection. It answers one request after the other.
 
     `state` says what it is doing, and only `_enter` changes it. A connection has one
-    task, and one more while a request waits. It has none while the reader watches it:
-    between requests that do not wait.
+    task, and a second one while a request waits. Between requests that do not wait, the
+    reader watches it and it has no task.
     """
 
     def __init__(
@@ -105,7 +115,8 @@ class Connection:
         self.state: State = READING
         self.descriptor = accepted.fileno()
         self.peer = network(peer)
-        # Who sent the last request that waited: behind a proxy, not the peer.
+        # The client that sent the last request that waited. Behind a proxy, it is not
+        # the peer.
         self.client = self.peer
         self._principal: Principal | None = None
         # When the current wait for the client began, and when it must end.
@@ -130,15 +141,22 @@ class Connection:
             self._make_body_meter,
         )
         self._out: list[bytes] = []  # to be written
-        # What the client did not read at once. No task has it in a variable, so that it
-        # is freed as soon as the connection is closed.
+        # How much of the first of them, or of what is unread, is written already.
+        self._sent = 0
+        # Data that the socket did not accept at once. It is kept here and not in a
+        # local variable, so that `close` frees it.
         self._unread = b""
         self._backlog = bytearray()  # read while a request ran
         self._backlog_meter: Meter | None = None
         self._backlog_is_lost = False
+        # The time at which the turn of this client ends.
+        self._turn_ends = 0.0
+        # Cancels the wait for the next turn.
+        self._turn_scope: trio.CancelScope | None = None
         # Whether another request may follow the current one.
         self._keeps_alive = True
-        # If so, the next one is likely to wait too, and gets a task at once.
+        # A connection whose last request waited keeps a task for the next one, which is
+        # likely to wait too.
         self._last_request_waited = True
         self._holding = host.service.server.ledger.hold(
             self.account, "connections", CONNECTION_SIZE, Priority.IDLE, self._give_up
@@ -161,42 +179,44 @@ class Connection:
         return self.state in WAITS_FOR_CLIENT and self.deadline < now
 
     def drain(self) -> None:
-        """End the connection if no request is under way, because the server stops."""
+        """Close the connection if it is idle, because the server is stopping."""
         if not self._is_idle():
             return
         drain_time = self._host.service.drain_time
         if drain_time:
-            # The next request is answered, and is the last one.
+            # One more request is answered.
             self.deadline = trio.current_time() + drain_time
         else:
             self.end_wait()
 
     def end_wait(self) -> None:
-        """Wait no longer for the client, who has taken too long or has to make room."""
+        """Stop waiting for a client that took too long, or that has to make room."""
         if self.state is WATCHED:
             self._enter(LAST_LOOK)
             self._host.nursery.start_soon(self.run)
             return
         if self.state is READING:
             self._enter(LAST_LOOK)
-        # Whoever waits for the socket is woken.
+        # Wake the task that waits for the socket.
         trio.lowlevel.notify_closing(self._socket)
 
     def give_way(self) -> None:
-        """End the connection, whatever it does, because others need room."""
+        """Close the connection, whatever it is doing, to make room for others."""
         if self.state in WAITS_FOR_CLIENT:
             self.end_wait()
         elif self.state is not CLOSED:
-            # Whoever waits for the socket is woken, as if the client had gone.
+            # Wake the task that waits for the socket, as a disconnect does.
             trio.lowlevel.notify_closing(self._socket)
+            if self._turn_scope is not None:
+                self._turn_scope.cancel()
 
     def leave_reader(self) -> None:
-        """Go on in the task that runs now, which is no longer the reader's."""
+        """Continue in the current task, which no longer belongs to the reader."""
         if self.state is WATCHED:
             self._enter(ANSWERING)
 
     def close(self) -> None:
-        """Close the connection, whatever is under way."""
+        """Close the connection at once, whatever it is doing."""
         if self.state is not CLOSED:
             self._enter(CLOSED)
             trio.lowlevel.notify_closing(self._socket)
@@ -212,18 +232,19 @@ class Connection:
 
     @property
     def account(self) -> Account:
-        """The account of the client, or of the principal that it has shown to be."""
+        """The account of the client, or of its principal if it is authenticated."""
         return account_at(self.client, self._principal)
 
     def _is_idle(self) -> bool:
-        """Return whether the connection waits for the next request, or is served now.
+        """Return whether the connection waits for the next request.
 
-        Between the steps of tasks, it means that it waits.
+        It is also true while the reader answers a request in its own turn. Other tasks
+        do not run during that time.
         """
         return self.state in (WATCHED, READING) and self._parser.stage is IDLE
 
     def _give_up(self) -> bool:
-        """End the connection if it is idle, because its memory is needed."""
+        """Close the connection if it is idle, because its memory is needed."""
         if not self._is_idle():
             return False
         trio.lowlevel.current_trio_token().run_sync_soon(self._end_if_idle)
@@ -234,7 +255,7 @@ class Connection:
             self.end_wait()
 
     def _make_body_meter(self, address: str) -> Meter:
-        """Return what charges a body that is being read to an address."""
+        """Return a meter that charges an address for a body while it is being read."""
         ledger = self._host.service.server.ledger
         account = account_at(address, None)
         return Meter(ledger, account, "bodies", Priority.REQUEST, self._give_up_body)
@@ -246,7 +267,7 @@ class Connection:
         return True
 
     def _end_if_refused(self) -> None:
-        """Answer a request that was refused while the client was waited for."""
+        """Answer a request that was refused while this waited for the client."""
         is_waiting = self.state in (WATCHED, READING) and self._parser.failed
         if is_waiting and not self._host.service.stopping:
             self.end_wait()
@@ -263,7 +284,10 @@ class Connection:
         self._backlog_meter.set(len(self._backlog))
 
     def _give_up_backlog(self) -> bool:
-        """Drop what the client sent while a request runs. No other one is answered."""
+        """Drop what the client has sent while a request is running.
+
+        The connection is closed after that request.
+        """
         self._backlog_is_lost = True
         self._backlog.clear()
         return True
@@ -273,8 +297,9 @@ class Connection:
         if self._backlog_meter is not None:
             self._backlog_meter.set(0)
 
-    def _hold_unread(self, size: int) -> Holding | None:
-        """Charge what the client does not read at once."""
+    def _hold_unread(self) -> Holding | None:
+        """Charge the client for data that it does not read at once."""
+        size = len(self._unread)
         if size <= STEP:
             return None
         ledger = self._host.service.server.ledger
@@ -283,52 +308,52 @@ class Connection:
         )
 
     def _give_up_unread(self) -> bool:
-        """Close the connection, whose client does not read."""
+        """Close the connection, because its client does not read."""
         self.close()
         return True
 
     # Tasks
 
     async def run(self, waiting: Waiting | None = None) -> None:
-        """Be the connection's task. If a request waits, give its response first."""
+        """Run the connection's task. First send the response of a waiting request."""
         try:
             with trio.CancelScope() as scope:
                 await self.serve(scope, waiting)
         except* RuntimeError:
-            log.exception(SPOILED)
+            log.exception(LEAKED_SCOPE)
 
     async def serve(
         self, scope: trio.CancelScope, waiting: Waiting | None = None
     ) -> None:
         """Read and answer, until a request waits or the reader watches for more.
 
-        If a request waits, this task becomes that request's own. A fresh task gives the
-        response, and goes on reading.
+        If a request waits, this task stays with it. A new task sends the response and
+        continues reading.
         """
-        goes_on = False
+        is_continued = False
         try:
             if waiting is not None:
                 await self._respond(*waiting)
             waiting = await self._read_and_answer()
-            goes_on = self.state is not CLOSED
+            is_continued = self.state is not CLOSED
             if waiting is not None:
                 self._host.nursery.start_soon(self.run, waiting)
                 await waiting[0].rest(scope)
-        except LOST as problem:
+        except CONNECTION_LOST as problem:
             log.debug("a connection was lost: %r", problem)
         except MemoryError:
-            log.debug("a connection ends: there is no memory for it")
+            log.debug("a connection was closed: out of memory")
             self._host.service.server.ledger.relieve()
         except Exception:
             log.exception("a connection failed")
         finally:
-            if not goes_on:
+            if not is_continued:
                 self.close()
 
     async def _read_and_answer(self) -> Waiting | None:
         """Read and answer until a request waits, and return that one.
 
-        Returns None if the reader or a fresh task goes on, or the connection is closed.
+        Returns None if the reader or a new task takes over, or it was closed.
         """
         if self.state is WATCHED:
             self._take_in(self._receive_now())
@@ -344,12 +369,12 @@ class Connection:
             if self.state is MOVING:
                 self._host.nursery.start_soon(self.run)
                 return None
-            if self._parser.expects and self._parser.stage is BODY:
+            if self._parser.expects_continue and self._parser.stage is BODY:
                 self._ask_for_body()
             if not self._keeps_alive:
                 await self._end()
             elif self.state is WATCHED:
-                # The reader writes the replies when it has served other connections.
+                # The reader writes the replies at the end of its turn.
                 self._begin_wait()
                 return None
             else:
@@ -371,9 +396,9 @@ class Connection:
             self._look_once_more()
 
     def _begin_wait(self) -> None:
-        """Choose who waits for the client, and for how long.
+        """Choose how to wait for the client, and for how long.
 
-        A client that sends its request in many small pieces gets no more time for that.
+        Sending a request in many small pieces does not extend its deadline.
         """
         parser = self._parser
         was_waiting = self.state is WATCHED or self.state is READING
@@ -397,30 +422,30 @@ class Connection:
         return self._host.reader.is_available
 
     def _take_in(self, data: bytes | None) -> None:
-        """Parse what was read: nothing at the end, None if nothing has arrived."""
+        """Parse what was read: empty at the end, None if nothing has arrived yet."""
         if data:
             self._parser.feed(data)
         elif data is not None and self.state is not LAST_LOOK:
             self._keeps_alive = False
 
     def _look_once_more(self) -> None:
-        """Read what has arrived by now. If no request has begun, end the connection."""
+        """Read what has arrived by now. Close the connection unless a request began."""
         parser = self._parser
         if self._tls is None:
             self._take_in(self._receive_now())
         if parser.stage_began or parser.requests:
             return
         if parser.stage is not IDLE and self.deadline < trio.current_time():
-            parser.fail(TOO_SLOW)
+            parser.fail(REQUEST_TIMEOUT)
         else:
             self._keeps_alive = False
 
     async def _end(self) -> None:
-        """Write what is left, and close the connection."""
+        """Write what remains to be written, and close the connection."""
         await self._flush()
         if self._parser.failed:
             # The client may still be sending.
-            await let_go(self._tcp, LINGER_TIME)
+            await close_gracefully(self._tcp, LINGER_TIME)
         self.close()
 
     # Requests
@@ -430,9 +455,12 @@ class Connection:
         parser = self._parser
         if parser.requests and self.state in (READING, LAST_LOOK):
             self._enter(ANSWERING)
-        is_guarded = self._host.service.server.access is not None
-        turn_ends = perf_counter() + TURN
-        while parser.requests and self._keeps_alive:
+        server = self._host.service.server
+        is_guarded = server.access is not None
+        if server.turns.lines:
+            await self._wait_for_turn()
+        self._turn_ends = perf_counter() + TURN
+        while parser.requests and self._keeps_alive and self.state is not MOVING:
             parsed = parser.requests.popleft()
             if parsed.refused is None and is_guarded:
                 await self._identify(parsed)
@@ -445,14 +473,13 @@ class Connection:
             if isinstance(answer, Reply):
                 self._last_request_waited = False
                 self._put(answer, parsed)
-                if self.state is MOVING:
-                    return None
                 # Many small requests may have many large replies.
-                if len(answer.body) > PIECE or perf_counter() > turn_ends:
+                is_large = len(answer.body) > PIECE
+                is_over = is_large or perf_counter() > self._turn_ends
+                if is_over and self.state is not MOVING:
                     # While the client reads, only what is not written yet is kept.
                     del answer
                     await self._give_way()
-                    turn_ends = perf_counter() + TURN
                 continue
             self._last_request_waited = True
             if isinstance(answer, Exchange):
@@ -465,46 +492,103 @@ class Connection:
         return None
 
     def _ask_for_body(self) -> None:
-        """Let a client go on that waits until its head is accepted."""
-        self._parser.expects = False
+        """Tell a client that waits for "100 Continue" to send its body."""
+        self._parser.expects_continue = False
         self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def _identify(self, parsed: Parsed) -> None:
-        """Find out who sends a request."""
+        """Find the principal of a request, or refuse it."""
         # Replies to earlier requests need not wait for the verifier.
         await self._flush()
-        parsed.refused = await self._host.service.bearers.identify(parsed)
+        parsed.refused = await self._host.service.bearer_auth.identify(parsed)
         self._principal = parsed.principal
 
     def _handle(self, parsed: Parsed) -> AnswerNow:
-        """Start what a request asks for, and return its response."""
+        """Start to answer a request, and return the response."""
         service = self._host.service
         if parsed.refused is not None:
             service.note_refusal(parsed, parsed.refused)
             return parsed.refused
+        answer: AnswerNow
         try:
-            return service.answer(parsed, bytes(parsed.body))
-        except Spoiled as spoiled:
+            answer = service.answer(parsed, bytes(parsed.body))
+        except ScopeLeaked as leaked:
             # The request has left a cancel scope open. This task must do nothing more.
             self._enter(MOVING)
-            answer: Reply | Exchange = spoiled.value
-            return answer
+            answer = leaked.value
+        if perf_counter() > self._turn_ends:
+            service.server.turns.end(account_at(parsed.peer, parsed.principal))
+        return answer
 
     async def _handle_pending(self, pending: Pending) -> Answered:
-        """Wait until the store lets a request be answered, and return its response."""
-        # Replies to earlier requests need not wait for that.
+        """Wait for a response that depends on the store, and return it."""
+        # Replies to earlier requests need not wait for the store.
         await self._flush()
         try:
             return await pending.wait()
-        except Spoiled as spoiled:
+        except ScopeLeaked as leaked:
             self._enter(MOVING)
-            answer: Reply | Exchange = spoiled.value
+            answer: Reply | Exchange = leaked.value
             return answer
 
     async def _give_way(self) -> None:
-        """Write what was answered, and let other tasks run."""
+        """Write the replies so far, and let other tasks run."""
         await self._flush()
         await trio.lowlevel.checkpoint()
+        if self._host.service.server.turns.lines:
+            await self._wait_for_turn()
+        self._turn_ends = perf_counter() + TURN
+
+    async def _wait_for_turn(self) -> None:
+        """Wait while others are served, if the next request's client has had its turn.
+
+        Afterwards, another task may have to answer the request, or the connection may
+        have to end.
+        """
+        if not self._parser.requests:
+            return
+        parsed = self._parser.requests[0]
+        server = self._host.service.server
+        if parsed.refused is None and server.access is not None:
+            await self._identify(parsed)
+        account = account_at(parsed.peer, parsed.principal)
+        if not server.turns.must_wait(account):
+            return
+        if self.state is WATCHED:
+            # The reader has other connections to serve.
+            self._enter(MOVING)
+            return
+        if self._tls is None:
+            self._write_at_once()  # the replies to earlier requests
+        self.client = parsed.peer
+        with trio.CancelScope() as scope:
+            self._turn_scope = scope
+            with self._charging_wait(parsed, account):
+                await server.turns.wait(account)
+        self._turn_scope = None
+        if scope.cancelled_caught:
+            self._keeps_alive = False
+
+    @contextmanager
+    def _charging_wait(self, parsed: Parsed, account: Account) -> Iterator[None]:
+        """Charge for a request that waits for its turn, and for unread replies."""
+
+        def give_up() -> bool:
+            if self._out:
+                self.give_way()
+                self.close()
+            parsed.refused = OUT_OF_MEMORY
+            parsed.body = b""
+            return True
+
+        size = len(parsed.body) + sum(map(len, self._out))
+        holding = self._host.service.server.ledger.hold(
+            account, "bodies", size, Priority.REQUEST, give_up
+        )
+        try:
+            yield
+        finally:
+            holding.release()
 
     async def _upgrade(self, parsed: Parsed) -> None:
         """Hand the connection over as a WebSocket. No other request follows on it."""
@@ -519,34 +603,34 @@ class Connection:
         self._keeps_alive = False
         await take_over(
             self._tls or self._tcp,
-            parsed.encoded() + self._parser.rest + self._backlog,
+            parsed.encoded() + self._parser.after_upgrade + self._backlog,
             principal=parsed.principal,
             token=parsed.token,
             address=parsed.peer,
             headers=parsed.headers,
         )
 
-    # A response that takes its time
+    # Responses that are not ready at once
 
     async def _respond(self, answer: Exchange | Feed, parsed: Parsed) -> None:
-        """Give a response, and watch whether the client goes away in the meantime."""
+        """Send a response, and watch for a disconnect in the meantime."""
         if isinstance(answer, Feed):
             self._enter(LISTENING)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
                 await self._write_response(answer, parsed, nursery)
-            except LOST:
+            except CONNECTION_LOST:
                 self._keeps_alive = False
             nursery.cancel_scope.cancel()
         if isinstance(answer, Exchange) and not self._keeps_alive:
-            answer.client_gone()
+            answer.client_disconnected()
         if self._host.service.stopping or self._backlog_is_full():
             self._keeps_alive = False
         self._enter(ANSWERING)
 
     async def _watch(self, response: trio.CancelScope) -> None:
-        """Read what the client sends meanwhile. Cancel the response if it goes away."""
+        """Read what the client sends. Cancel the response if it disconnects."""
         while True:
             data = await self._receive()
             if not data:
@@ -558,13 +642,13 @@ class Connection:
         response.cancel()
 
     def _backlog_is_full(self) -> bool:
-        """Return whether a part of what the client has sent was dropped, or will be."""
+        """Return whether data from the client was dropped, or will be."""
         return self._backlog_is_lost or len(self._backlog) > MAX_BACKLOG
 
     async def _write_response(
         self, answer: Exchange | Feed, parsed: Parsed, nursery: trio.Nursery
     ) -> None:
-        """Wait for a response, and write it as it arises."""
+        """Wait for a response, and write it as it is produced."""
         await self._flush()  # the replies to earlier requests
         response: Reply | Feed
         if isinstance(answer, Exchange):
@@ -595,7 +679,7 @@ class Connection:
     # Bytes
 
     def _receive_now(self) -> bytes | None:
-        """Return what has arrived: nothing at the end, None if there is nothing yet."""
+        """Return what has arrived: empty at the end, None if there is nothing yet."""
         try:
             return self._socket.recv(CHUNK)
         except BlockingIOError:
@@ -603,13 +687,13 @@ class Connection:
         except OSError:
             return b""
         except MemoryError:
-            # Others give up what they hold, and this is tried again.
+            # If `relieve` has freed memory, this is tried again.
             if not self._host.service.server.ledger.relieve():
                 raise
             return None
 
     async def _receive(self) -> bytes:
-        """Wait for bytes. Returns nothing at the end, or if the wait was ended."""
+        """Wait for bytes. Returns empty bytes at the end, or if the wait was ended."""
         try:
             if self._tls is not None:
                 return bytes(await self._tls.receive_some(CHUNK))
@@ -618,11 +702,11 @@ class Connection:
                 data = self._receive_now()
                 if data is not None:
                     return data
-        except LOST:
+        except CONNECTION_LOST:
             return b""
 
     def _put(self, response: Reply | Feed, parsed: Parsed) -> None:
-        """Put a whole reply, or the head of a stream, into what is written next."""
+        """Queue a whole reply, or the head of a stream, to be written next."""
         status = 200
         body = b""
         framing = b""
@@ -634,8 +718,8 @@ class Connection:
         elif parsed.chunked:
             framing = b"Transfer-Encoding: chunked\r\n"
         service = self._host.service
-        is_out_of_step = self._backlog_is_full()
-        if not parsed.keeps_alive or service.stopping or is_out_of_step:
+        has_lost_data = self._backlog_is_full()
+        if not parsed.keeps_alive or service.stopping or has_lost_data:
             self._keeps_alive = False
             framing += b"Connection: close\r\n"
         headers = response.headers + service.guard.cors(parsed)
@@ -644,9 +728,9 @@ class Connection:
             self._out.append(body)
 
     def flush_at_once(self) -> bool:
-        """Write what was answered in the reader's turn. Returns whether anything was.
+        """Write the replies of the reader's turn. Returns whether there were any.
 
-        If the client does not read all of it at once, a task writes the rest.
+        If the socket does not accept all of it at once, a task writes the rest.
         """
         if self.state is not WATCHED or not self._out:
             return False
@@ -661,41 +745,74 @@ class Connection:
         return True
 
     async def _flush(self) -> None:
-        """Write everything. Waits only if the client does not read it at once."""
+        """Write everything. Waits only if the socket does not accept it at once."""
         if self._tls is None:
             self._write_at_once()
         if not self._out:
             return
         self._unread = b"".join(self._out)
-        size = len(self._unread)
         self._out.clear()
         is_response = self.state in (RESPONDING, LISTENING)
         afterwards = self.state if is_response else ANSWERING
         self._enter(WRITING)
-        holding = self._hold_unread(size)
+        holding = self._hold_unread()
         try:
-            for begin in range(0, size, PIECE):
-                self.deadline = self._host.now + WRITE_TIME
-                piece = self._unread[begin : begin + PIECE]
-                await (self._tls or self._tcp).send_all(piece)
+            await self._write_unread()
         finally:
             self._unread = b""
+            self._sent = 0
             if holding is not None:
                 holding.release()
         self._enter(afterwards)
 
+    async def _write_unread(self) -> None:
+        """Write piece by piece what the socket did not accept at once.
+
+        No piece is kept during the wait: it would keep all of it in memory.
+        """
+        while self._sent < len(self._unread):
+            self.deadline = self._host.now + WRITE_TIME
+            if self._tls is not None:
+                piece = self._unread[self._sent : self._sent + CHUNK]
+                await self._tls.send_all(piece)
+                self._sent += len(piece)
+            else:
+                await trio.lowlevel.wait_writable(self._socket)
+                unread = memoryview(self._unread)
+                self._send_now(unread[self._sent : self._sent + PIECE])
+                del unread
+
     def _write_at_once(self) -> None:
-        """Write as much as the client reads at once."""
+        """Write as much as the socket accepts at once."""
         if not self._out:
             return
+        body = b""
+        if len(self._out) > 1 and len(self._out[-1]) > PIECE:
+            # It is not copied to what comes before it.
+            body = self._out.pop()
         block = b"".join(self._out)
         self._out.clear()
+        self._write_block(block)
+        if body:
+            self._write_block(body)
+
+    def _write_block(self, block: bytes) -> None:
+        """Write as much of a block as the socket accepts at once, and keep the rest."""
+        if self._out:
+            self._out.append(block)
+            return
+        self._send_now(memoryview(block)[self._sent :])
+        if self._sent < len(block):
+            self._out.append(block)
+        else:
+            self._sent = 0
+
+    def _send_now(self, piece: memoryview) -> None:
+        """Write as much as the socket accepts at once, if it accepts anything."""
         try:
-            sent = self._socket.send(block)
+            self._sent += self._socket.send(piece)
         except BlockingIOError:
-            sent = 0
-        if sent < len(block):
-            self._out.append(block[sent:])
+            pass
 
 
 @lru_cache(8)

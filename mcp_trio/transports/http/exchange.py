@@ -1,4 +1,4 @@
-"""A POST with requests in it, from their start to the response."""
+"""A POST that contains requests: running them, and the response."""
 
 from collections.abc import Coroutine
 from time import perf_counter
@@ -15,7 +15,7 @@ from ...server.event_log import SLOW
 from ...server.execute import execute, finish
 from ...server.limiter import LISTENS
 from ...server.request import Request
-from ...server.runner import Rest, Spoiled, start
+from ...server.runner import Continuation, ScopeLeaked, start
 from ...server.serve_conversation import execute_batch
 from .feed import Feed
 from .messages import Reply
@@ -30,14 +30,14 @@ class ServiceState(Struct, eq=False):
     server: Server
     metrics: Metrics
     sessions: Sessions
-    waiting: "set[Exchange]" = set()  # those whose requests wait for something
+    waiting: "set[Exchange]" = set()  # those whose requests are waiting
 
 
 class Exchange(Struct, eq=False):
     """A POST with a request or a batch in it.
 
     A host calls `begin` as soon as it has read the POST. If that returns no reply, the
-    task that called it goes on with `rest`, and another task takes the response from
+    task that called it continues with `rest`, and another task gets the response from
     `response`.
     """
 
@@ -47,7 +47,7 @@ class Exchange(Struct, eq=False):
     token: str = ""
     _began: float = field(default_factory=perf_counter)
     _request: Request | None = None  # None for a batch
-    _rest: Rest[bytes | None] | None = None
+    _rest: Continuation[bytes | None] | None = None
     _scope: trio.CancelScope | None = None
 
     # Running
@@ -55,8 +55,8 @@ class Exchange(Struct, eq=False):
     def begin(self, work: Call | Batch) -> Reply | None:
         """Run a request, or a batch, until it ends or first waits.
 
-        Returns the response if it is complete and not a stream. Raises Spoiled, with
-        the reply or this exchange, if the request left a cancel scope open.
+        Returns the response if it is complete and not a stream. If the request left a
+        cancel scope open, raises ScopeLeaked with the reply or this exchange.
         """
         server = self.state.server
         conversation = self.conversation
@@ -76,9 +76,9 @@ class Exchange(Struct, eq=False):
             running = execute_batch(server, conversation, work.events, response)
         try:
             message, self._rest = start(running)
-        except Spoiled as spoiled:
-            self._finish(spoiled.value)
-            raise Spoiled(response.reply or self) from None
+        except ScopeLeaked as leaked:
+            self._finish(leaked.value)
+            raise ScopeLeaked(response.reply or self) from None
         if self._rest is None:
             self._finish(message)
             return response.reply
@@ -88,33 +88,33 @@ class Exchange(Struct, eq=False):
         return None
 
     async def rest(self, scope: trio.CancelScope) -> None:
-        """Go on with work that waits, in the task that began it.
+        """Finish work that waits, in the task that began it.
 
-        The scope belongs to the caller; `stop` cancels it.
+        The scope belongs to the caller, and `stop` cancels it.
         """
         if self._rest is None:
             return
         self._scope = scope
         message = None
         try:
-            message = await self._continued(self._rest, scope)
+            message = await self._remaining(self._rest, scope)
         finally:
             self._finish(message)
             self.state.waiting.discard(self)
 
     def stop(self) -> None:
-        """Cancel the work, if it still runs."""
+        """Cancel the work if it is still running."""
         if self._scope is not None:
             self._scope.cancel()
 
-    def client_gone(self) -> None:
-        """Note that the client has gone. Cancels, unless it can come back."""
+    def client_disconnected(self) -> None:
+        """Cancel the work, unless the client can reconnect and resume the response."""
         if not self.post_response.is_in_session:
             self.stop()
 
-    def _continued(
-        self, rest: Rest[bytes | None], scope: trio.CancelScope
-    ) -> Rest[bytes | None]:
+    def _remaining(
+        self, rest: Continuation[bytes | None], scope: trio.CancelScope
+    ) -> Continuation[bytes | None]:
         """Return an awaitable for the rest of the request, or of the batch."""
         request = self._request
         if request is None:
@@ -129,12 +129,12 @@ class Exchange(Struct, eq=False):
 
     async def _while_authorized(
         self,
-        rest: Rest[bytes | None],
+        rest: Continuation[bytes | None],
         access: Access,
         principal: Principal,
         scope: trio.CancelScope,
     ) -> bytes | None:
-        """Wait for a subscription, and cancel it when its token is no longer valid."""
+        """Run a subscription, and cancel it when its token is no longer valid."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(access.outlast, self.token, principal, scope.cancel)
             try:
@@ -145,10 +145,10 @@ class Exchange(Struct, eq=False):
     # The end
 
     async def response(self) -> Reply | Feed:
-        """Wait until it is known what kind of response there will be, and return it."""
+        """Wait until the kind of response is decided, and return the response."""
         decided = await self.post_response.decided()
         if isinstance(decided, Reply):
-            # The host keeps as much of it as the client has not read.
+            # From now on only the host keeps it, until the client has read it.
             self.post_response.reply = None
             return decided
         return Feed(decided, self.state.metrics)
@@ -156,12 +156,12 @@ class Exchange(Struct, eq=False):
     def _finish(self, message: bytes | None) -> None:
         """Complete the response.
 
-        `message` is None if they were cancelled, or have no reply.
+        `message` is None if the work was cancelled or has no reply.
         """
         request = self._request
-        # A client may be slow to read the response. What it sent is not kept for that.
+        # The request is not kept while a slow client reads the response.
         self._request = None
-        # A request that has waited was logged by `finish`, and has held up no others.
+        # A request that has waited was logged by `finish`, and did not block others.
         if request is not None and self._rest is None:
             self._log_if_slow(request)
         self.post_response.finish(message, request)
@@ -169,7 +169,7 @@ class Exchange(Struct, eq=False):
             self._observe(message)
 
     def _observe(self, message: bytes) -> None:
-        """Show an observer the result, or the refusal that is sent instead of it."""
+        """Pass the observer the result, or the refusal that is sent instead."""
         conversation = self.conversation
         reply = self.post_response.reply
         sent = message if reply is None else reply.body
@@ -177,7 +177,7 @@ class Exchange(Struct, eq=False):
             conversation.observer(conversation, "server", sent)
 
     def _log_if_slow(self, request: Request) -> None:
-        """Log a request that held up all others for long."""
+        """Log a request that blocked all others for too long."""
         seconds = perf_counter() - self._began
         if seconds > SLOW:
-            self.state.server.event_log.took(request, seconds)
+            self.state.server.event_log.log_slow(request, seconds)

@@ -1,4 +1,4 @@
-"""Responses that are streams of events, as the host of a connection sends them."""
+"""Responses that are streams of events."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -37,11 +37,11 @@ class Feed(msgspec.Struct, eq=False):
 
     @asynccontextmanager
     async def open(self, nursery: trio.Nursery) -> AsyncIterator[None]:
-        """Read the stream inside of this block; its tasks run in the host's nursery."""
+        """Read the stream inside this block. Its tasks run in the host's nursery."""
         if self.access is not None and self.principal is not None:
             stop = partial(self.stream.detach, self)
             nursery.start_soon(self.access.outlast, self.token, self.principal, stop)
-        nursery.start_soon(self._beat)
+        nursery.start_soon(self._send_heartbeats)
         self.stream.attach(self, self.after)
         self.metrics.streams += 1
         try:
@@ -51,13 +51,13 @@ class Feed(msgspec.Struct, eq=False):
             self.stream.detach(self)
 
     async def next(self) -> bytes:
-        """Wait for the next block to send. Empty bytes are the end."""
+        """Wait for the next block to send. Returns empty bytes at the end."""
         block = await self.stream.take(self)
         self.is_silent = block == sse.COMMENT
         return block
 
-    async def _beat(self) -> None:
-        """Have a comment sent when nothing else was sent for a while.
+    async def _send_heartbeats(self) -> None:
+        """Send a comment whenever nothing else was sent for a while.
 
         One task for the whole stream costs less than a timeout for each block.
         """
@@ -65,4 +65,4 @@ class Feed(msgspec.Struct, eq=False):
             self.is_silent = True
             await trio.sleep(HEARTBEAT)
             if self.is_silent:
-                self.stream.beat(self)
+                self.stream.send_comment(self)

@@ -10,9 +10,9 @@ import trio
 
 from ...protocol import jsonrpc
 from ...protocol.errors import InternalError
-from ...stores.patience import until_available
 from ...stores.peer_messages import StreamFollowed
 from ...stores.peers import process_of
+from ...stores.retry import until_available
 from .event_stream import EventStream
 from .feed import Feed
 from .session_record import LAST, StreamRecord
@@ -20,16 +20,16 @@ from .shared_session import SharedHttpSession
 from .stored_stream import read_entry
 from .stream_logs import StreamLogs
 
-# Seconds after which a stream is read again, even if nobody says that it has grown.
+# Seconds after which a stream is read again, even if no process reports new events.
 POLL_INTERVAL = 2.0
 
 LOST = "The process serving this request was lost"
 
 
 class FollowedFeed(Feed, kw_only=True):
-    """A response that sends the events of such a stream.
+    """A response that sends the events of another process's stream.
 
-    `stream` has the events as this client sees them.
+    `stream` is the copy of that stream for this client.
     """
 
     session: SharedHttpSession
@@ -39,7 +39,7 @@ class FollowedFeed(Feed, kw_only=True):
 
     @asynccontextmanager
     async def open(self, nursery: trio.Nursery) -> AsyncIterator[None]:
-        """Follow the stream inside of this block."""
+        """Follow the stream inside this block."""
         followed = self.session.followed.setdefault(self.name, {})
         followed[self.stream] = None
         try:
@@ -52,7 +52,7 @@ class FollowedFeed(Feed, kw_only=True):
                 self.session.followed.pop(self.name, None)
 
     async def _follow(self) -> None:
-        """Read the log until the stream has ended, by whatever process."""
+        """Read the log until the stream has ended, at whichever process."""
         id = self.session.id.decode()
         owner = process_of(self.name)
         peers = self.logs.peers
@@ -97,5 +97,5 @@ class FollowedFeed(Feed, kw_only=True):
 
 
 def new_replica(name: str, after: int, *, primes: bool) -> EventStream:
-    """Return a stream with the events after one of another process's stream."""
+    """Return an empty copy of another process's stream, for events after a number."""
     return EventStream(name.encode(), primes=primes, first=after + 1)

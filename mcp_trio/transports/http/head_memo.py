@@ -1,14 +1,14 @@
 """Remembers the head of a client's last request.
 
 Clients send nearly the same head with all their requests. If a whole request arrives in
-one piece, and its head is the same as the last one, byte by byte, then it means the
-same, and it is neither parsed nor checked again. Only some values may differ: that of
-`Content-Length`, which has to be the size of the data behind the head, and those of the
-headers that repeat the method and the name in the body.
+one piece, and its head is the same as the last one, byte by byte, then it is neither
+parsed nor checked again. Only some values may differ: that of `Content-Length`, which
+has to be the size of the data after the head, and those of the headers that repeat the
+method and the name in the body.
 
 Measured with ten clients (`python -m benchmarks.guard`, the HTTP path): without this
-device, every request takes 22 % more instructions. If it did not let the other two
-values differ, a poll of another task than the last one would take 18 % more.
+memo, every request takes 22 % more instructions. If those two headers had to be the
+same, polling another task than the last time would take 18 % more.
 """
 
 import re
@@ -21,13 +21,13 @@ from .messages import Parsed
 _LENGTH = b"content-length"
 # The headers whose values may differ.
 _VARIABLE = (_LENGTH, b"mcp-method", b"mcp-name")
-# Bytes of a head that is worth remembering.
+# The most bytes of a head that is remembered.
 _MAX_HEAD = 4096
-# Digits of the length of a body that is read in one piece.
+# The most digits in the length of a body that is read in one piece.
 _MAX_DIGITS = 7
-# Bytes of another value that may differ.
+# The most bytes of another value that may differ.
 _MAX_VALUE = 256
-# A value that everybody reads in the same way.
+# A value that every parser reads in the same way.
 _PLAIN_VALUE = re.compile(rb"[!-~]+")
 
 
@@ -35,15 +35,15 @@ class HeadMemo:
     """The head of the last request, if it can be recognized."""
 
     def __init__(self) -> None:
-        # The request with this head, without a body. None: nothing is remembered.
+        # The request with this head, without a body; None if nothing is remembered.
         self._request: Parsed | None = None
-        # What is before the value of Content-Length, and what is after it.
+        # The bytes before the value of Content-Length, and those after it.
         self._before = b""
         self._after = b""
-        # The headers whose values may differ, in their order: the name of each, and
-        # what is before its value and after that of the header before.
+        # The headers whose values may differ, in order: the name of each, and the bytes
+        # between the previous value and its own.
         self._fields: list[tuple[bytes, bytes]] = []
-        # What is after the last of these values.
+        # The bytes after the last of these values.
         self._end = b""
 
     def forget(self) -> None:
@@ -51,7 +51,7 @@ class HeadMemo:
         self._request = None
 
     def recall(self, data: bytes) -> Parsed | None:
-        """Return the request in the data, if it is one whole request with this head."""
+        """Return the request in the data, if it is exactly one with the same head."""
         remembered = self._request
         if remembered is None:
             return None
@@ -70,9 +70,9 @@ class HeadMemo:
         return replace(remembered, body=body)
 
     def _recall_changed(self, data: bytes, remembered: Parsed) -> Parsed | None:
-        """Return the request, if the head is the same but for values that may differ.
+        """Return the request, if only values that may differ have changed.
 
-        They are remembered in place of the last ones.
+        The new values are remembered.
         """
         headers = remembered.headers.copy()
         begin_of_length = 0
@@ -99,11 +99,10 @@ class HeadMemo:
         return replace(remembered, body=body)
 
     def remember(self, data: bytes, request: Parsed) -> None:
-        """Remember the head of a request that was accepted. It was read from the data.
+        """Remember the head of an accepted request, which was parsed from the data.
 
-        Only a head that nobody could read in another way is remembered: one with a
-        plain Content-Length, which ends at its first empty line, and in which all lines
-        end alike.
+        Only an unambiguous head is remembered: it has a plain Content-Length, ends at
+        its first empty line, and all its lines end in the same way.
         """
         size = len(request.body)
         if not _is_plain(request, b"%d" % size):
@@ -113,16 +112,16 @@ class HeadMemo:
         same_ends = head.count(b"\n") == head.count(b"\r\n")
         if not is_clear or not same_ends or len(head) > _MAX_HEAD:
             return
-        places = _places(head, request)
-        if _LENGTH not in places:
+        positions = _value_positions(head, request)
+        if _LENGTH not in positions:
             return
         self._fields = []
         end = 0
-        for name, begin in sorted(places.items(), key=itemgetter(1)):
+        for name, begin in sorted(positions.items(), key=itemgetter(1)):
             self._fields.append((name, head[end:begin]))
             end = begin + len(request.headers[name])
         self._end = head[end:]
-        begin = places[_LENGTH]
+        begin = positions[_LENGTH]
         self._before = head[:begin]
         self._after = head[begin + len(request.headers[_LENGTH]) :]
         self._request = replace(request, body=b"")
@@ -141,18 +140,18 @@ def _is_plain(request: Parsed, size: bytes) -> bool:
     )
 
 
-def _places(head: bytes, request: Parsed) -> dict[bytes, int]:
-    """Return where the values begin that may differ, by the names of their headers.
+def _value_positions(head: bytes, request: Parsed) -> dict[bytes, int]:
+    """Return the positions of the values that may differ, by header name.
 
-    Those that are not written in the usual way are left out.
+    Headers that are not written in the usual way are left out.
     """
     lower = head.lower()
-    places = {}
+    positions = {}
     for name in _VARIABLE:
         value = request.headers.get(name, b"")
         mark = b"\r\n%b: " % name
         begin = lower.find(mark) + len(mark)
         is_usual = begin >= len(mark) and head.startswith(value + b"\r\n", begin)
         if is_usual and _PLAIN_VALUE.fullmatch(value):
-            places[name] = begin
-    return places
+            positions[name] = begin
+    return positions

@@ -1,8 +1,8 @@
-"""Serve ASGI applications by hypercorn, through its public functions only.
+"""Serve ASGI applications with hypercorn, using only its public functions.
 
-hypercorn ends the whole server when one of its connections fails, for example on bytes
-that follow a client's last request. So the listening sockets are ours: hypercorn gets a
-copy of each, and is started again on new copies.
+hypercorn stops the whole server when one of its connections fails, for example on bytes
+that follow a client's last request. So this module keeps the listening sockets, starts
+hypercorn with a copy of each, and restarts it with new copies.
 """
 
 import logging
@@ -19,19 +19,19 @@ from hypercorn.typing import Framework
 from ...server.app import Server
 from ..address import bind
 from .asgi import Application
-from .keep_alive import watch_clients
-from .service import LAST_WORDS
+from .keep_alive import enable_keep_alive
+from .service import FINAL_WRITE_TIME
 from .settings import DEFAULT_SETTINGS, HttpSettings
 
 log = logging.getLogger("mcp_trio")
 
-# Seconds before hypercorn is started again after a failure. They double, up to the
-# longest pause, while each start fails within a second.
+# Seconds before hypercorn is restarted after a failure. The pause doubles, up to the
+# longest one, as long as hypercorn fails within a second.
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
 SETTLED = 1.0
 # Seconds for a client to read what was sent, before the system closes its connection.
-# hypercorn itself waits for the client without end, even when it is cancelled.
+# hypercorn itself would wait for the client forever, even when it is cancelled.
 UNREAD_TIME = 30.0
 
 
@@ -45,10 +45,10 @@ async def serve_hypercorn(
     listeners: Sequence[socket.socket] = (),
     task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve as `serve_http` does, but by hypercorn, which also speaks HTTP/2.
+    """Serve like `serve_http`, but with hypercorn, which also supports HTTP/2.
 
-    If a client has sent more bytes behind a request that runs (pipelining), hypercorn
-    does not notice when it goes away.
+    If a client has sent more bytes after a request that is still running (pipelining),
+    hypercorn does not notice that it disconnects.
     """
     application = Application(server, settings)
     service = application.service
@@ -61,22 +61,25 @@ async def serve_hypercorn(
                 application,
                 limit_unread_time(listeners),
                 stopping=stopping,
-                # hypercorn itself would only cut off idle connections.
-                wind_up=partial(service.wind_up, application.requests),
+                # hypercorn itself would only close idle connections.
+                shut_down=partial(service.shut_down, application.requests),
                 tls=settings.tls,
             )
             await nursery.start(serving)
-            # A name may have several addresses.
+            # A host name may have several addresses.
             task_status.started(list(dict.fromkeys((host, port) for port in ports)))
     finally:
         service.close()
 
 
 def limit_unread_time(listeners: Sequence[socket.socket]) -> Sequence[socket.socket]:
-    """Prepare bound sockets for `serve_app`."""
+    """Close connections whose clients do not read, or have disappeared.
+
+    Sets socket options, which the accepted sockets inherit.
+    """
     for listener in listeners:
-        watch_clients(listener)
-        # Accepted sockets inherit it. Only Linux has this option.
+        enable_keep_alive(listener)
+        # Only Linux has this option.
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             option = socket.TCP_USER_TIMEOUT
             milliseconds = round(UNREAD_TIME * 1000)
@@ -89,20 +92,20 @@ async def serve_app(
     listeners: Sequence[socket.socket],
     *,
     stopping: trio.Event,
-    wind_up: Callable[[], Awaitable[None]],
+    shut_down: Callable[[], Awaitable[None]],
     tls: tuple[str, str] | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve an application until `stopping` is set and `wind_up` has returned.
+    """Serve an application until `stopping` is set and `shut_down` has returned.
 
-    `listeners` are bound sockets, which this closes at the end. When a connection's
-    failure ends hypercorn, it is started again; requests that were running are lost. A
-    failure before it has begun to listen is raised.
+    `listeners` are bound sockets, which this closes at the end. If a connection makes
+    hypercorn fail, it is restarted, and the requests in progress are lost. Exceptions
+    from before it listens are raised.
     """
 
     async def stopped() -> None:
         await stopping.wait()
-        await wind_up()
+        await shut_down()
 
     status = _ListeningStatus(task_status)
     pause = FIRST_PAUSE
@@ -118,9 +121,9 @@ async def serve_app(
                     raise
                 cause = _first_cause(problem)
             if stopping.is_set():
-                log.error("hypercorn failed while it stopped: %r", cause)
+                log.error("hypercorn failed while stopping: %r", cause)
                 return
-            log.error("hypercorn failed, and is started again: %r", cause)
+            log.error("hypercorn failed and is restarted: %r", cause)
             if trio.current_time() - status.since > SETTLED:
                 pause = FIRST_PAUSE
             await trio.sleep(pause)
@@ -138,17 +141,17 @@ def _first_cause(problem: BaseException) -> BaseException:
 
 
 class _ListeningStatus:
-    """Takes from hypercorn the news that it listens, and passes on the first."""
+    """The task status of hypercorn. It reports only the first start to the caller."""
 
     def __init__(self, task_status: trio.TaskStatus[None]) -> None:
         self.since: float | None = None  # when it began to listen
         self._task_status = task_status
-        self._is_told = False
+        self._was_reported = False
 
     def started(self, value: list[str] | None = None) -> None:
         self.since = trio.current_time()
-        if not self._is_told:
-            self._is_told = True
+        if not self._was_reported:
+            self._was_reported = True
             self._task_status.started()
 
 
@@ -156,7 +159,7 @@ def _config(listeners: Sequence[socket.socket], tls: tuple[str, str] | None) -> 
     """Return hypercorn's settings, with a copy of each listener for it to close."""
     config = Config()
     config.bind = [f"fd://{os.dup(listener.fileno())}" for listener in listeners]
-    config.graceful_timeout = LAST_WORDS
+    config.graceful_timeout = FINAL_WRITE_TIME
     config.errorlog = logging.getLogger("hypercorn.error")
     if tls is not None:
         config.certfile, config.keyfile = tls

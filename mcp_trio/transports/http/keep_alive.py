@@ -1,24 +1,23 @@
-"""Have the system find out which clients have disappeared.
+"""Let the system detect clients that have disappeared (TCP keep-alive).
 
 A client whose machine loses its power or its network does not close its connections.
-While the server sends something now and then, as in a stream of events, it notices. A
-request that only waits sends nothing, so the system has to ask whether the other side
-is still there.
+The server notices this when it sends something, as event streams regularly do. A
+request that only waits sends nothing, so the system has to probe the connection.
 """
 
 import socket
 
-# Seconds of silence after which the system asks, seconds between two questions, and
-# questions without an answer after which the connection ends.
+# Seconds of silence before the first probe, seconds between probes, and the number of
+# unanswered probes after which the connection is closed.
 IDLE = 60
 INTERVAL = 15
 COUNT = 4
 
 
-def watch_clients(listener: socket.socket) -> None:
-    """Set this for all connections that a listener accepts."""
+def enable_keep_alive(listener: socket.socket) -> None:
+    """Enable keep-alive for all connections that a listener accepts."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # macOS has the first of these under another name, and some systems have none.
+    # macOS has another name for the first of these, and some systems have none.
     for name, value in (
         ("TCP_KEEPIDLE", IDLE),
         ("TCP_KEEPALIVE", IDLE),

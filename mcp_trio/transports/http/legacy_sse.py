@@ -1,7 +1,7 @@
 """HTTP+SSE, the transport of the first revisions.
 
-A GET opens a stream, whose first event says where to post messages. The replies come on
-that stream.
+A GET opens a stream, whose first event says where to post messages. The replies are
+sent on that stream.
 """
 
 import secrets
@@ -22,7 +22,7 @@ from .feed import Feed
 from .messages import Head, Headers, Reply, refusal
 from .metrics import Metrics
 
-# What the query of a stream's address begins with.
+# The beginning of the query in the URL that messages are posted to.
 SESSION = b"session="
 
 NO_SUCH_STREAM = refusal(
@@ -37,13 +37,13 @@ class LegacyFeed(Feed, kw_only=True):
     feeds: "dict[bytes, LegacyFeed]"  # the feed adds itself while it is open
     inbox: SendQueue
     address: str
-    prefix: str  # what a proxy puts before our paths, for clients
+    prefix: str  # the path under which a proxy exposes the server
     request_headers: Headers
-    query: bytes  # of the address that messages are posted to
+    query: bytes  # of the URL that messages are posted to
 
     @asynccontextmanager
     async def open(self, nursery: trio.Nursery) -> AsyncIterator[None]:
-        """Serve the conversation inside of this block."""
+        """Serve the conversation inside this block."""
         self.feeds[self.query] = self
         try:
             async with super().open(nursery):
@@ -66,20 +66,20 @@ class LegacyFeed(Feed, kw_only=True):
 
 
 class LegacySse:
-    """A server's side of HTTP+SSE.
+    """The server side of HTTP+SSE.
 
-    `prefix` is what a proxy puts before the paths of the server, for its clients.
+    `prefix` is the path under which a proxy exposes the server.
     """
 
     def __init__(self, server: Server, metrics: Metrics, prefix: str = "") -> None:
         self._prefix = prefix
         self._server = server
         self._metrics = metrics
-        # The open feeds, by the query of the address that messages are posted to.
+        # The open feeds, by the query of the URL that messages are posted to.
         self._feeds: dict[bytes, LegacyFeed] = {}
 
     def new_query(self) -> bytes:
-        """Return the query of the address to which a client posts its messages."""
+        """Return the query of the URL to which a client posts its messages."""
         return SESSION + secrets.token_urlsafe(24).encode()
 
     def get(self, head: Head) -> LegacyFeed:
@@ -105,19 +105,21 @@ class LegacySse:
         )
 
     def post(self, head: Head, body: bytes) -> Reply:
-        """Take a message for the conversation that the query names."""
+        """Receive a message for the conversation that the query names."""
         feed = self._feeds.get(head.query)
         if feed is None or not can_stand_in_for(head.principal, feed.principal):
             return NO_SUCH_STREAM
         if feed.inbox.is_full:
-            return refusal(503, "Too many messages that are not answered yet")
+            return refusal(
+                503, "Too many unanswered messages; wait for replies and try again"
+            )
         feed.inbox.send(body)
         return Reply(202)
 
     def end_input(self) -> None:
-        """Take no more messages; every conversation ends when it has replied."""
+        """Accept no more messages. Each conversation ends after its last reply."""
         for feed in self._feeds.values():
             feed.inbox.close()
 
     def close(self) -> None:
-        """Stop using what belongs to the server, not to the streams."""
+        """Release what does not belong to a single stream. Here, there is nothing."""

@@ -68,7 +68,7 @@ class Head(msgspec.Struct):
 class Parsed(Head):
     """A request as it was parsed. `refused` is set if something is wrong with it."""
 
-    # Chunks may be of one byte each, so a list of them would take too much memory.
+    # Not a list of chunks, as that would need too much memory if they are short.
     body: bytes | bytearray = bytearray()
     refused: Reply | None = None
     keeps_alive: bool = True
@@ -76,14 +76,14 @@ class Parsed(Head):
     upgrade: bool = False
 
     def encoded(self) -> bytes:
-        """Return the head in the form in which it was sent, or nearly so."""
+        """Return the head nearly as it was sent."""
         lines = b"".join([b"%b: %b\r\n" % header for header in self.headers.items()])
         start = b"%b %b HTTP/1.%d" % (self.method, self.target, self.chunked)
         return b"%b\r\n%b\r\n" % (start, lines)
 
 
 class Refused(Exception):
-    """Ends the handling of a request, which gets this reply."""
+    """Raised to refuse a request with this reply."""
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
@@ -102,16 +102,16 @@ OUT_OF_MEMORY = refusal(
     "Busy: the server's memory is needed for other clients; try again in 1 s",
     ((b"Retry-After", b"1"),),
 )
-TOO_SLOW = refusal(408, "The request took too long to arrive")
+REQUEST_TIMEOUT = refusal(408, "The request took too long to arrive")
 
 
 def reply(
     message: bytes, error: ProtocolError | None, revision: Revision | None
 ) -> Reply:
-    """Return a message as a response, with the status of the error in it.
+    """Return a message as a response, with the status of its error.
 
-    Revisions with sessions answer errors with status 200, unless the body was not a
-    request at all, or can be sent again soon.
+    Revisions with sessions reply to errors with status 200, unless the body was not a
+    request at all, or the client should send it again later.
     """
     if error is None:
         return Reply(200, message, JSON)
@@ -124,7 +124,7 @@ def reply(
 
 
 def retry_after(error: ServiceUnavailable) -> Fields:
-    """Return the header that says when to try again."""
+    """Return the Retry-After header for an error."""
     return ((b"Retry-After", b"%d" % ceil(error.retry_after)),)
 
 

@@ -1,4 +1,4 @@
-"""Count requests, in the text format that Prometheus reads."""
+"""Metrics, in the text format of Prometheus."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -16,8 +16,8 @@ BOUNDS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
     *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
-# Tools with series of their own. Those that are called after that share one: a server
-# that adds and removes tools must not collect series without end.
+# The most tools that have their own series. Further tools share one, because a server
+# that adds and removes tools must not collect series without bound.
 MAX_TOOLS = 200
 OTHER_TOOLS = "(other)"
 # The label of requests that name no tool the server has.
@@ -34,10 +34,10 @@ class Series(Struct):
 
 
 class Metrics:
-    """The counters of one server: a request observer, for every transport.
+    """The counters of one server. It is a request observer, for every transport.
 
-    Their labels are methods, tools, outcomes and statuses that the server knows, and
-    their number is bounded, so that no client can add to it without end.
+    The labels are methods, tools, outcomes and statuses that the server knows, and
+    their number is bounded, so clients cannot add any number of series.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Metrics:
     def render(self, gauges: Iterable[Gauge]) -> bytes:
         """Return the page for Prometheus."""
         streams = Gauge(
-            "mcp_streams", "Streams of events that a client reads.", {"": self.streams}
+            "mcp_streams", "Event streams that clients read.", {"": self.streams}
         )
         lines = [
             *self._render_requests(),
@@ -112,7 +112,7 @@ class Metrics:
 
 
 def thread_gauges(threads: WorkerThreads) -> list[Gauge]:
-    """Return what the worker threads do now."""
+    """Return the state of the worker threads."""
     states = {
         labels(state="busy"): threads.busy,
         labels(state="abandoned"): threads.abandoned,
@@ -121,13 +121,13 @@ def thread_gauges(threads: WorkerThreads) -> list[Gauge]:
     waiting = {"": threads.waiting}
     return [
         Gauge("mcp_worker_threads", "Worker threads that run a call.", states),
-        Gauge("mcp_worker_threads_limit", "Worker threads that there may be.", most),
+        Gauge("mcp_worker_threads_limit", "Maximum number of worker threads.", most),
         Gauge("mcp_worker_threads_waiting", "Calls that wait for a thread.", waiting),
     ]
 
 
 def store_gauges(store: SharedState) -> list[Gauge]:
-    """Return what the store that the processes share has done."""
+    """Return the statistics of the store that the processes share."""
     name = "mcp_store"
     statistics = store.statistics
     seconds = {"_sum": statistics.seconds, "_count": statistics.operations}
@@ -153,7 +153,7 @@ def store_gauges(store: SharedState) -> list[Gauge]:
         ),
         Gauge(
             f"{name}_reconnections_total",
-            "How often the store was reached again.",
+            "Reconnections to the store.",
             reconnections,
             "counter",
         ),

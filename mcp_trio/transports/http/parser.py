@@ -1,7 +1,7 @@
-"""HTTP/1.1 requests from bytes.
+"""Parse HTTP/1.1 requests.
 
-httptools parses the grammar. This module adds limits, and refuses what the grammar
-allows although servers and proxies might read it differently.
+httptools parses the grammar. This module adds limits, and refuses requests that the
+grammar allows but that servers and proxies might interpret differently.
 """
 
 from collections import deque
@@ -31,7 +31,7 @@ LARGE_HEAD = refusal(
     431,
     f"The head of a request is larger than {MAX_HEAD} bytes or {MAX_HEADERS} headers",
 )
-# What has arrived of the next request: nothing, a part of its head, or its head and
+# How much of the next request has arrived: nothing, a part of its head, or its head and
 # maybe a part of its body.
 IDLE, HEAD, BODY = range(3)
 
@@ -55,15 +55,15 @@ class RequestParser:
         self.stage = IDLE
         self.stage_began = False  # set whenever a stage begins
         self.failed = False
-        self.expects = False  # whether the client waits for "100 Continue"
-        self.rest = b""  # what followed a request to upgrade
+        self.expects_continue = False  # whether the client waits for "100 Continue"
+        self.after_upgrade = b""  # the bytes that followed an upgrade request
         self.memo = HeadMemo()
         self._parser = HttpRequestParser(self)
         self._admit = admit
         self._local = local
         self._peer = peer
         self._scheme = scheme
-        # Charges the part of a body that was read, made when there is one.
+        # Charges the client for the body that is being read. Made when there is one.
         self._meter: Meter | None = None
         self._make_meter = make_meter
         self._prepare()
@@ -73,7 +73,7 @@ class RequestParser:
         self._current = Parsed(
             b"", b"", {}, self._local, scheme=self._scheme, peer=self._peer
         )
-        self._repeated = 0  # headers whose names came before
+        self._repeated = 0  # the headers that repeat an earlier one
         # Bytes since the last part of a body, or since the last request.
         self._overhead = 0
 
@@ -95,7 +95,7 @@ class RequestParser:
             self.memo.remember(data, self.requests[-1])
 
     def _read(self, data: bytes) -> None:
-        """Parse what was read, however it is cut."""
+        """Parse any part of a request, or several requests."""
         if self.failed:
             return
         while data:
@@ -104,7 +104,8 @@ class RequestParser:
             try:
                 self._parser.feed_data(data)
             except HttpParserUpgrade as upgrade:
-                rest = self._take_upgrade(self.requests[-1], data[upgrade.args[0] :])
+                following = data[upgrade.args[0] :]
+                rest = self._handle_upgrade(self.requests[-1], following)
             except HttpParserError as problem:
                 self._fail_to_parse(problem)
             data = rest
@@ -123,12 +124,12 @@ class RequestParser:
         bad_request = refusal(400, f"Bad request: {problem}")
         self.fail(self._current.refused or bad_request)
 
-    def _take_upgrade(self, request: Parsed, behind: bytes) -> bytes:
-        """Handle a request for another protocol. Returns what has to be parsed again.
+    def _handle_upgrade(self, request: Parsed, following: bytes) -> bytes:
+        """Handle an upgrade request. Returns the bytes that have to be parsed again.
 
-        A request for a protocol other than WebSocket is handled as if it had not asked
-        for one (RFC 9110, section 7.8). What follows its head may be its body, so it is
-        parsed again without the header.
+        An upgrade to a protocol other than WebSocket is ignored (RFC 9110, section
+        7.8). The bytes that follow the head may be its body, so the request is parsed
+        again without the header.
         """
         headers = request.headers
         if request.refused is None:
@@ -136,25 +137,25 @@ class RequestParser:
             if protocol.lower() != b"websocket":
                 self._parser = HttpRequestParser(self)
                 del headers[b"upgrade"]
-                return self.requests.pop().encoded() + behind
+                return self.requests.pop().encoded() + following
             length = headers.get(b"content-length", b"")
             if b"transfer-encoding" in headers or length.strip(b"0"):
                 problem = "a request for a WebSocket cannot have a body"
                 request.refused = refusal(400, f"Bad request: {problem}")
-        self.rest = behind
+        self.after_upgrade = following
         request.upgrade = True
         request.keeps_alive = False
         return b""
 
     def _charge_body(self) -> None:
-        """Charge what was read of a body that is not complete yet."""
+        """Charge the client for a body that is not complete yet."""
         if self.stage is not BODY:
             if self._meter is not None:
                 self._meter.close()
                 self._meter = None
             return
         if self._meter is None and self._make_meter is not None:
-            # Behind a proxy, each request may be another client's.
+            # Behind a proxy, each request may come from a different client.
             self._meter = self._make_meter(self._current.peer)
         if self._meter is not None:
             size = len(self._current.body)
@@ -167,10 +168,10 @@ class RequestParser:
         self._current.body = b""
 
     def close(self) -> None:
-        """Forget everything that was read. Nothing is parsed after this.
+        """Discard everything that was read. Nothing is parsed after this.
 
-        This parser and that of httptools know each other. If nobody separated them, a
-        body would stay in memory until the garbage collector found them.
+        This parser and the one of httptools refer to each other. This breaks the cycle,
+        so a body does not stay in memory until the garbage collector runs.
         """
         self.failed = True
         self.requests.clear()
@@ -196,11 +197,11 @@ class RequestParser:
         self.stage_began = True
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the request's target."""
+        """Add a part of the request's target."""
         self._current.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Add a header."""
         if self.stage is BODY:
             # A trailer: the request was admitted without it (RFC 9110, section 6.5.1).
             return
@@ -214,14 +215,14 @@ class RequestParser:
                     400, f"Bad request: {name.decode()} comes twice"
                 )
             elif self._repeated > MAX_HEADERS:
-                # To join them all would take long.
+                # Joining more of them would take too long.
                 self._current.refused = LARGE_HEAD
                 return
             value = headers[name] + b", " + value
         headers[name] = value
 
     def on_headers_complete(self) -> None:
-        """Check the head, before any part of the body is taken."""
+        """Check the head, before any part of the body is read."""
         current = self._current
         version = self._parser.get_http_version()
         self.stage = BODY
@@ -236,10 +237,11 @@ class RequestParser:
         else:
             current.keeps_alive = False
             current.refused = bad
-        self.expects = b"expect" in current.headers and current.refused is None
+        is_accepted = current.refused is None
+        self.expects_continue = b"expect" in current.headers and is_accepted
 
     def on_body(self, data: bytes) -> None:
-        """Take a part of the body."""
+        """Add a part of the body."""
         current = self._current
         current.body += data
         self._overhead = 0

@@ -6,42 +6,33 @@ from msgspec import Struct
 from ...auth.principal import Principal
 from ...server.request import Request
 from .event_stream import EventStream
-from .messages import (
-    JSON,
-    NO_REQUESTS,
-    Headers,
-    PostedRequests,
-    Reply,
-    refusal,
-    reply,
-)
+from .messages import JSON, NO_REQUESTS, Headers, PostedRequests, Reply, reply
 from .rules import Accepted
-from .sessions import HttpSession, Sessions
+from .sessions import TOO_MANY_SESSIONS, HttpSession, Sessions
 
 
 class PostResponse(Struct, eq=False):
     """The response to one POST, and the channel of the requests in it.
 
-    It becomes a stream as soon as a request sends something before its result, or if
-    the client prefers one. Otherwise it is a reply, whose status says how the request
-    ended.
+    It is a stream if a request sends something before its result, or if the client
+    prefers a stream. Otherwise it is a reply, whose status depends on the result.
     """
 
     conversation: HttpSession
     accepted: Accepted
     sessions: Sessions | None  # None if the server keeps none
     headers: Headers = {}  # the headers of the POST
-    # The principal of this POST. A later one may come with a token of other scopes.
+    # The principal of this POST. A later POST may have a token with other scopes.
     principal: Principal | None = None
-    # Only in sessions that are shared, where others may have to answer them.
+    # Set in shared sessions only, where other processes may have to answer them.
     requests: PostedRequests = NO_REQUESTS
     reply: Reply | None = None
     _stream: EventStream | None = None
-    _decided: trio.Event | None = None  # set when it is known to be a reply or a stream
+    _decided: trio.Event | None = None  # set when it is either a reply or a stream
 
     @property
     def is_in_session(self) -> bool:
-        """Whether the client can come back for more of the response."""
+        """Whether the client can reconnect for the rest of the response."""
         return bool(self.conversation.id)
 
     # The channel
@@ -49,7 +40,8 @@ class PostResponse(Struct, eq=False):
     def send(self, message: bytes) -> None:
         """Send a message before the result.
 
-        If the client takes no stream, its session's announcements carry the message.
+        If the client does not accept a stream, the message is sent as an announcement
+        of its session.
         """
         if self.accepted.stream:
             self._open_stream().send(message)
@@ -62,9 +54,9 @@ class PostResponse(Struct, eq=False):
             await self._stream.drained()
 
     def release_client(self, retry: int) -> None:
-        """End the connection but not the request, if the client can come back.
+        """Close the connection but continue the request, if the client can reconnect.
 
-        It is told to do so in `retry` milliseconds.
+        It is asked to do so after `retry` milliseconds.
         """
         if not (self.is_in_session and self.accepted.stream):
             return
@@ -74,9 +66,10 @@ class PostResponse(Struct, eq=False):
     # The end
 
     def finish(self, message: bytes | None, request: Request | None) -> None:
-        """End the response with a result or an error; with None if it was cancelled.
+        """Complete the response with a result or an error.
 
-        `request` is None for a batch.
+        `message` is None if the request was cancelled, and `request` is None for a
+        batch.
         """
         if message is None:
             self._end_without_reply()
@@ -94,11 +87,11 @@ class PostResponse(Struct, eq=False):
             self._decided.set()
 
     def _end_without_reply(self) -> None:
-        """End the response to a request that was cancelled.
+        """Complete the response to a request that was cancelled.
 
-        A client that has an event id asks for the rest of a stream until the reply has
-        arrived, so here it would ask forever. If nothing was sent yet, it gets no id.
-        If it has one, that is not valid from now on.
+        A client that has an event id reconnects until it has the reply, which would be
+        forever here. So that id becomes invalid, or if nothing was sent yet, the client
+        does not get one.
         """
         if self._stream is not None:
             self.conversation.forget_stream(self._stream)
@@ -116,7 +109,7 @@ class PostResponse(Struct, eq=False):
             return False
         if request is None:
             return True
-        # Only a reply has a status for an error, or a header that names a session.
+        # Only a reply can have the status of an error, or a Mcp-Session-Id header.
         return request.error is None and request.call.method != "initialize"
 
     def _open_session(self, message: bytes) -> Reply:
@@ -125,20 +118,20 @@ class PostResponse(Struct, eq=False):
         if self.sessions is None:
             return Reply(200, message, JSON)
         if not self.sessions.open(session):
-            return refusal(503, "Too many sessions, and all of them busy")
+            return TOO_MANY_SESSIONS
         return Reply(200, message, (*JSON, (b"Mcp-Session-Id", session.id)))
 
     # For the host
 
     async def decided(self) -> Reply | EventStream:
-        """Wait until it is known whether this is a reply or a stream, and return it."""
+        """Wait until this is either a reply or a stream, and return that."""
         if self.reply is None and self._stream is None:
             self._decided = trio.Event()
             await self._decided.wait()
         return self.reply or self._open_stream()
 
     def _open_stream(self) -> EventStream:
-        """Return the stream. From now on the response is one."""
+        """Return the stream. This makes the response a stream."""
         if self._stream is None:
             if self.is_in_session:
                 self._stream = self.conversation.open_stream(

@@ -1,6 +1,6 @@
 """The rules of the HTTP endpoint: which requests are refused, and how.
 
-Pure: this only looks at the head of a request, and at its decoded body.
+Pure functions of a request's head and of its decoded body.
 """
 
 import re
@@ -62,7 +62,7 @@ ALLOWED = b", ".join(
         b"Mcp-Name",
     ]
 )
-# Such headers that repeat a tool's arguments begin with this, in lower case.
+# The prefix of the headers that repeat a tool's arguments, in lower case.
 _MIRRORED = b"mcp-param-"
 
 _ABSOLUTE = re.compile(rb"(?i)https?://([^/?#]*)")
@@ -71,14 +71,14 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{0,20})?")
 _QUALITY_ZERO = re.compile(rb";q=0(\.0*)?(;|$)")
 
 
-# Where a request goes
+# Routing
 
 
 class Routes:
     """The routes by path.
 
     `resource` is the endpoint's URL for clients, if it differs from the one seen here.
-    Without sessions there is no HTTP+SSE.
+    A stateless server has no HTTP+SSE.
     """
 
     def __init__(
@@ -125,9 +125,9 @@ class Routes:
 class Guard:
     """Refuses requests that pages of other sites make a browser send.
 
-    A host is a name or an address, with or without a port; `*` is any host. An origin
-    is written as browsers send it. With `cors`, every origin is allowed: for
-    development.
+    A host is a name or an address, with or without a port; `*` allows any host. An
+    origin is written as browsers send it. With `cors`, every origin is allowed, which
+    is meant for development.
     """
 
     def __init__(
@@ -176,8 +176,8 @@ class Guard:
         """Return whether a Host names this server, at the address `local`."""
         text = host.decode("latin-1").lower()
         name = bare(text)
-        own = local.lower() or "localhost"
-        if name == own or is_loopback(name):
+        local_name = local.lower() or "localhost"
+        if name == local_name or is_loopback(name):
             return True
         return not self._hosts.isdisjoint((text, name, "*"))
 
@@ -212,7 +212,10 @@ def bare(host: str) -> str:
 
 
 def is_loopback(name: str) -> bool:
-    """Return whether a name is the machine's own, which no foreign page can have."""
+    """Return whether a host is a loopback address or localhost.
+
+    No page of another site can have such an origin.
+    """
     if name == "localhost":
         return True
     try:
@@ -248,7 +251,7 @@ class Accepted(NamedTuple):
 
 
 def accepted(headers: Headers) -> Accepted:
-    """Return which responses a client accepts: all, if it does not say."""
+    """Return which responses a client accepts. Without an Accept header, it is all."""
     return _accepted(headers.get(b"accept", b"*/*"))
 
 
@@ -279,7 +282,7 @@ def is_json(headers: Headers) -> bool:
 
 
 def check_request(head: Head) -> Reply | None:
-    """Return the refusal if the method, Content-Type or Accept do not fit the route."""
+    """Check the method, Content-Type and Accept. Returns the refusal, if any."""
     if head.method not in METHODS[head.route]:
         return not_allowed(*METHODS[head.route])
     if head.method == b"POST":
@@ -296,7 +299,7 @@ def check_request(head: Head) -> Reply | None:
 
 
 def not_allowed(*allowed: bytes) -> Reply:
-    """Refuse a method, and name those that are allowed."""
+    """Return the refusal of a method, which names the allowed ones."""
     methods = b", ".join(allowed)
     message = f"Method not allowed; allowed: {methods.decode()}"
     return refusal(405, message, ((b"Allow", methods),))
@@ -323,7 +326,7 @@ def check_arguments(expected: Iterable[Mirror], call: Call, headers: Headers) ->
     try:
         arguments = msgspec.json.decode(call.params.arguments)
     except (msgspec.DecodeError, RecursionError):
-        # The tool decodes them too, and has a better message.
+        # The tool decodes them too, and its error message is better.
         return
     for header, path in expected:
         value = arguments

@@ -1,4 +1,4 @@
-"""Serving HTTP/1.1 directly on trio: accepting connections, and ending slow ones."""
+"""Serve HTTP/1.1 directly on trio: accept connections, and close slow ones."""
 
 import errno
 import logging
@@ -18,7 +18,7 @@ from ...server.limiter import network
 from ...server.runner import Runner
 from ..address import bind
 from .connection import Connection, Host, Upgrade
-from .keep_alive import watch_clients
+from .keep_alive import enable_keep_alive
 from .messages import Head, Reply, refusal
 from .reader import Reader
 from .rules import METADATA
@@ -28,27 +28,28 @@ from .state import LISTENING, WAITS_FOR_CLIENT
 
 log = logging.getLogger("mcp_trio")
 
-# Seconds between two looks at the clock.
+# Seconds between checks for overdue connections.
 TICK = 1.0
-# Connections at once.
+# The most open connections.
 MOST_CONNECTIONS = 10_000
-# How many are ended at once to make room for new ones.
+# How many of them are closed together to make room for new ones.
 ROOM = 100
-# Seconds that connections have to end before there is another look for room.
+# Seconds for connections to close before this checks again whether there is room.
 ROOM_WITHIN = 0.01
-# The order in which the connections of one client give way: those that wait for it,
-# those that only it ends, and those with a request.
+# The order in which the connections of one client are closed: those that wait for the
+# client, event streams and WebSockets, and those with a running request.
 WAITING_RANK, STREAM_RANK, REQUEST_RANK = range(3)
-# Errors of a system that has no room for another connection.
-NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# Errors of a system that cannot accept another connection.
+OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-WEBSOCKET_WANTED = ((b"Upgrade", b"websocket"), (b"Connection", b"Upgrade"))
+UPGRADE_REQUIRED = ((b"Upgrade", b"websocket"), (b"Connection", b"Upgrade"))
 
 
 class SpareDescriptor:
-    """A descriptor that is closed when the system has no other for a new connection.
+    """A descriptor that is closed when the system has no more for a new connection.
 
-    So it can be seen who wants to be let in, and who has to make room.
+    Then the connection can be accepted, and its client's address decides which other
+    connections have to be closed.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,7 @@ class SpareDescriptor:
         self.restore()
 
     def restore(self) -> bool:
-        """Open the descriptor again. Returns False if the system has no room."""
+        """Open the descriptor again. Returns False if the system has none left."""
         if self._descriptor is None:
             try:
                 self._descriptor = os.open(os.devnull, os.O_RDONLY)
@@ -65,17 +66,17 @@ class SpareDescriptor:
         return True
 
     def close(self) -> None:
-        """Let the system have the descriptor."""
+        """Free the descriptor."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def accept(self, listener: socket) -> tuple[socket, Any]:
-        """Accept a connection, if need be in place of the descriptor."""
+        """Accept a connection. If necessary, it takes the place of the descriptor."""
         try:
             return listener.accept()
         except OSError as problem:
-            if problem.errno not in NO_ROOM or self._descriptor is None:
+            if problem.errno not in OUT_OF_RESOURCES or self._descriptor is None:
                 raise
         self.close()
         return listener.accept()
@@ -94,15 +95,16 @@ async def accept(
             try:
                 accepted, peer = spare.accept(listener)
             except BlockingIOError:
-                continue  # another process that listens on it was faster
+                continue  # another process has accepted it
             except MemoryError:
                 host.service.server.ledger.relieve()
                 await trio.sleep(ROOM_WITHIN)
                 continue
             except OSError as problem:
-                # The client is gone already, or the system has no room.
+                # The client has already disconnected, or the system has no room.
                 log.debug("a connection could not be accepted: %s", problem)
-                await make_room(host, ROOM if problem.errno in NO_ROOM else 0)
+                is_full = problem.errno in OUT_OF_RESOURCES
+                await make_room(host, ROOM if is_full else 0)
                 continue
             with ExitStack() as closes:
                 closes.callback(accepted.close)
@@ -112,10 +114,10 @@ async def accept(
 
 
 def _serve(host: Host, accepted: socket, peer: str, tls: ssl.SSLContext | None) -> None:
-    """Serve a connection that there is room for."""
+    """Start to serve an accepted connection."""
     try:
         connection = Connection(host, accepted, peer, tls)
-    except OSError as problem:  # the client is gone already
+    except OSError as problem:  # the client has already disconnected
         log.debug("a connection could not be served: %s", problem)
         accepted.close()
         return
@@ -126,9 +128,9 @@ def _serve(host: Host, accepted: socket, peer: str, tls: ssl.SSLContext | None) 
 async def _find_room(
     host: Host, listener: socket, spare: SpareDescriptor, newcomer: str
 ) -> bool:
-    """Wait until there is room for a newcomer.
+    """Wait until there is room for a connection of a new client.
 
-    Returns False if there is none, and somebody else waits to be accepted.
+    Returns False if there is none, and another connection waits to be accepted.
     """
     while len(host.connections) >= MOST_CONNECTIONS or not spare.restore():
         if not await make_room(host, ROOM, newcomer):
@@ -139,11 +141,11 @@ async def _find_room(
 
 
 async def make_room(host: Host, most: int, newcomer: str = "") -> bool:
-    """End connections of the busiest clients, and give them a moment for that.
+    """Close connections of the busiest clients, and wait a moment for that.
 
     Returns whether there were any.
     """
-    # Few connections are shared by few clients, who should keep most of theirs.
+    # If there are few connections, their clients should keep most of them.
     most = min(most, 1 + len(host.connections) // 16)
     ending = giving_way(host.connections, most, newcomer)
     for connection in ending:
@@ -156,16 +158,16 @@ async def make_room(host: Host, most: int, newcomer: str = "") -> bool:
 def giving_way(
     connections: Iterable[Connection], most: int, newcomer: str = ""
 ) -> list[Connection]:
-    """Return the connections that have to make room for new ones.
+    """Return the connections to close to make room for new ones.
 
-    They are those of the client with the most, until another one has more. Of one
-    client, those that wait for it go first, the longest wait first; then its streams,
-    and then its requests, the newest first. Among clients with equally many, those
-    with connections that wait go first.
+    The client with the most connections loses them first, until another one has more.
+    Of one client, connections that wait for it are closed first, the longest wait
+    first; then its streams, and then its requests, the newest first. Among clients with
+    the same number, those with waiting connections come first.
 
-    At most so many connections go that wait, and no more than one that does not. Other
-    clients give way only if they have more connections than the newcomer, whose own
-    requests are not ended for it.
+    At most `most` waiting connections are closed, or one that is not waiting. Clients
+    lose connections only if they have more than the newcomer, whose own requests are
+    not stopped to make room for it.
     """
     of_clients: dict[str, list[Connection]] = {}
     for connection in connections:
@@ -197,7 +199,7 @@ def giving_way(
 
 
 def _giving_order(connection: Connection) -> tuple[int, float]:
-    """Return a key: the lowest one of a client's connections gives way first."""
+    """Return a sort key: of one client, the connection with the lowest closes first."""
     if connection.state in WAITS_FOR_CLIENT:
         return WAITING_RANK, connection.waits_since
     if connection.state is LISTENING:
@@ -206,7 +208,7 @@ def _giving_order(connection: Connection) -> tuple[int, float]:
 
 
 async def keep_time(host: Host) -> None:
-    """End whatever has taken too long, once a second."""
+    """Once a second, set the time and close overdue connections and sessions."""
     while True:
         now = trio.current_time()
         host.now = now
@@ -224,8 +226,8 @@ class UpgradesOnly(Service):
     def answer(self, head: Head, body: bytes) -> Reply:
         """Refuse everything but the request for the OAuth metadata."""
         if head.route == METADATA:
-            return self.bearers.metadata(head)
-        return refusal(426, "This port serves WebSocket only", WEBSOCKET_WANTED)
+            return self.bearer_auth.metadata(head)
+        return refusal(426, "This port serves WebSocket only", UPGRADE_REQUIRED)
 
 
 async def serve_http(
@@ -242,14 +244,14 @@ async def serve_http(
 ) -> None:
     """Serve until `stopping` is set and running requests have finished.
 
-    The task status is started with the addresses that it listens on. `upgrade` takes
-    connections over whose clients ask for a WebSocket. `listeners` are sockets that
-    listen already, in place of the host and the port.
+    The task status reports the addresses that it listens on. `upgrade` takes over
+    connections whose clients ask for a WebSocket. `listeners` are listening sockets to
+    use instead of the host and the port.
     """
     context = _load_certificate(settings)
     listeners = listeners or await bind(host, port)
     for listener in listeners:
-        watch_clients(listener)
+        enable_keep_alive(listener)
     kind = UpgradesOnly if upgrades_only else Service
     with (
         closing(kind(server, settings)) as service,
@@ -271,7 +273,7 @@ async def serve_http(
                 accepting.cancel_scope.cancel()
             for connection in list(native.connections):
                 connection.drain()
-            await service.wind_up(native.connections)
+            await service.shut_down(native.connections)
             nursery.cancel_scope.cancel()
 
 

@@ -1,6 +1,6 @@
-"""What is served over HTTP, from a request's head to its response.
+"""The service over HTTP, from a request's head to its response.
 
-It is the same for every host: the native server and ASGI.
+It is the same for both hosts: the native server and ASGI.
 """
 
 from collections.abc import Awaitable, Callable, Sized
@@ -25,9 +25,8 @@ from ...protocol.session import Answer, Batch, Call, Event, Notice, Refusal
 from ...server.app import Server
 from ...server.conversation import Sender
 from ...server.features.tools import ServerTool
-from ...server.gauges import Gauge, labels
 from ...server.handlers import handle_notification
-from .authorization import Bearers
+from .authorization import BearerAuth
 from .event_stream import NOWHERE, EventStream
 from .exchange import Exchange, ServiceState
 from .feed import Feed
@@ -43,7 +42,8 @@ from .messages import (
     reply,
     retry_after,
 )
-from .metrics import Metrics, store_gauges, thread_gauges
+from .metrics import Metrics
+from .metrics_page import MetricsRenderer
 from .response import PostResponse
 from .rules import (
     HEALTH,
@@ -67,31 +67,23 @@ from .rules import (
     not_allowed,
     preflight,
 )
-from .sessions import NO_SUCH_SESSION, HttpSession, NotHere, Sessions
+from .sessions import NO_SUCH_SESSION, HttpSession, SessionNotLoaded, Sessions
 from .settings import DEFAULT_SETTINGS, HttpSettings
 from .trusted_proxies import TrustedProxies
 
 if TYPE_CHECKING:
-    from ...stores.peers import Peers
     from .shared_session import SharedHttpSession
     from .shared_sessions import SharedSessions
     from .shared_sse import SharedSse
 
-# Seconds to write the remaining data after everything was cancelled.
-LAST_WORDS = 0.5
-# Seconds that idle connections stay open when this process stops and others go on. A
-# request may be on its way, and its client would not know whether it was carried out.
+# Seconds to write the remaining data after all requests were cancelled.
+FINAL_WRITE_TIME = 0.5
+# Seconds that idle connections stay open when this process stops and others continue. A
+# request may be on its way, and its client could not tell whether it was carried out.
 DRAIN_TIME = 1.0
-# What the ledger charges.
-KINDS = frozenset(
-    {
-        *("bodies", "connections", "events", "listens"),
-        *("replies", "requests", "sessions", "subscriptions"),
-    }
-)
-# Refusals that well-meaning clients get too, and that are not worth a line in the log.
+# The statuses of refusals that are not logged, as well-behaved clients get them too.
 ORDINARY = frozenset({404, 405, 406, 415})
-# What load balancers and orchestrators ask for.
+# The routes that load balancers and orchestrators request.
 PROBES = frozenset({HEALTH, READY})
 
 
@@ -101,15 +93,16 @@ class Pending(msgspec.Struct):
     wait: "Callable[[], Awaitable[Answered]]"
 
 
-# What a host sends, and what else it may have to wait for first.
+# What a host sends, and what it may have to wait for first.
 Answered = Reply | Exchange | Feed
 AnswerNow = Answered | Pending
 
 
 class Service:
-    """One server's HTTP side.
+    """Serves one server over HTTP.
 
-    A host hands `admit` the head of a request, and `answer` the head and the body.
+    A host passes the head of a request to `admit`, and then the head and the body to
+    `answer`.
     """
 
     def __init__(
@@ -118,67 +111,63 @@ class Service:
         self.server = server
         self.guard = Guard(settings.hosts, settings.origins, cors=settings.cors)
         resource = _resource_of(server, settings)
-        self.bearers = Bearers(server, settings.path, resource)
+        self.bearer_auth = BearerAuth(server, settings.path, resource)
         self._proxies = TrustedProxies(settings.trusted_proxies)
+        self._routes = Routes(settings.path, resource, stateless=settings.stateless)
+        self._revisions = server.revisions
+        # The revision of requests that state none; None if they need a session.
+        self._default_revision: Revision | None = None
+        if settings.stateless:
+            self._revisions = server.revisions.without_sessions()
+            self._default_revision = next(iter(self._revisions.opening.values()))
+        self._revisions_by_name = {
+            revision.name.encode(): revision for revision in self._revisions.all
+        }
+        self.stopping = False
         self.metrics = Metrics()
         server.observe_requests(self.metrics)
-        self._served = server.revisions
-        # The revision of requests that state none; None if they need a session.
-        self._unstated: Revision | None = None
-        if settings.stateless:
-            self._served = server.revisions.without_sessions()
-            self._unstated = next(iter(self._served.opening.values()))
-        self.sessions = Sessions(server.ledger)
-        self.shared: SharedSessions | None = None
-        if server.peers is not None and not settings.stateless:
-            self.sessions = self.shared = _shared_sessions(server)
-        self.stopping = False
-        if server.process_group is not None:
-            server.process_group.use_page(self._render_metrics)
+        self.shared = _open_shared_sessions(server, settings)
+        self.sessions = Sessions(server.ledger) if self.shared is None else self.shared
         self._state = ServiceState(server, self.metrics, self.sessions)
-        prefix = prefix_of(resource, ("/" + settings.path.strip("/")).rstrip("/"))
-        self._shared_sse: SharedSse | None = None
-        if self.shared is not None:
-            self._shared_sse = _shared_sse(
-                server, self.metrics, prefix, self.shared.peers
-            )
-        self._legacy = self._shared_sse or LegacySse(server, self.metrics, prefix)
-        self._routes = Routes(settings.path, resource, stateless=settings.stateless)
-        self._revisions = {
-            revision.name.encode(): revision for revision in self._served.all
-        }
+        self._metrics_page = MetricsRenderer(server, self.metrics, self.sessions)
+        if server.process_group is not None:
+            server.process_group.use_page(self._metrics_page.render)
+        path = "/" + settings.path.strip("/")
+        prefix = prefix_of(resource, path.rstrip("/"))
+        self._shared_sse = _open_shared_sse(server, self.metrics, prefix, self.shared)
+        self._legacy_sse = self._shared_sse or LegacySse(server, self.metrics, prefix)
 
     # Checking heads
 
     def admission(self, peer: str) -> Callable[[Head], Reply | None]:
-        """Return what checks the heads of a connection with this peer."""
+        """Return the function that checks heads on a connection with this peer."""
         if self._proxies.trusts(peer):
             return self.admit_forwarded
         return self.admit
 
     def admit_forwarded(self, head: Head) -> Reply | None:
-        """Check a head that a trusted proxy passes on.
+        """Check a head that a trusted proxy forwards.
 
-        A head that has a route already has its client's address, too.
+        A head that already has a route also has its client's address.
         """
         if not head.route:
             head.peer = self._proxies.client_of(head.headers) or head.peer
         return self.admit(head)
 
     def admit(self, head: Head) -> Reply | None:
-        """Check a head before its body comes. Returns the refusal, if it is refused.
+        """Check a head before its body is read. Returns the refusal, if it is refused.
 
-        A head that has a route already was admitted before, in the same form. Only its
-        client's rate is checked again.
+        A head that already has a route is identical to one that was admitted before.
+        Only its client's rate is checked again.
         """
-        is_known = bool(head.route)
-        if not is_known:
+        was_admitted = bool(head.route)
+        if not was_admitted:
             head.route = self._routes.find(head) or ""
         if self.server.limiter.rate:
-            flood = self._check_rate(head)
-            if flood is not None:
-                return flood
-        if is_known:
+            refused = self._check_rate(head)
+            if refused is not None:
+                return refused
+        if was_admitted:
             return None
         return self._check_head(head)
 
@@ -197,7 +186,7 @@ class Service:
         if not head.route:
             return refusal(404, "Nothing is served under this path")
         if head.route == STATELESS and _opens_websocket(head):
-            head.route = MCP  # a WebSocket has its conversation for itself
+            head.route = MCP  # a WebSocket is a conversation, not a stateless request
         # A health check may use any Host.
         if head.route not in PROBES:
             refused = self.guard.check(head)
@@ -206,7 +195,7 @@ class Service:
         if head.method == b"OPTIONS":
             return preflight(head)
         if self.server.access is not None:
-            refused = self.bearers.check(head)
+            refused = self.bearer_auth.check(head)
             if refused is not None:
                 return refused
         return check_request(head)
@@ -214,21 +203,21 @@ class Service:
     def note_refusal(self, head: Head, reply: Reply) -> None:
         """Count a refusal and log it.
 
-        A host calls this for requests that it does not hand to `answer`.
+        A host calls this for requests that it does not pass to `answer`.
         """
         if reply.status >= 400:
             self.metrics.refused[reply.status] += 1
             if reply.status not in ORDINARY:
-                self.server.event_log.turned_away(head.peer, reply.status, reply.body)
+                self.server.event_log.log_rejection(head.peer, reply.status, reply.body)
 
     # Answering
 
     def answer(self, head: Head, body: bytes) -> AnswerNow:
         """Answer a request that was admitted.
 
-        An exchange has begun in this task, and waits. Raises Spoiled, with a reply or
-        an exchange, if it left a cancel scope open in the task. So does the `wait` of
-        an answer that is pending.
+        If this returns an exchange, its request has started in this task and waits. If
+        the request left a cancel scope open in the task, this raises ScopeLeaked with a
+        reply or an exchange, and so does the `wait` of a pending answer.
         """
         try:
             if head.route == STATELESS:
@@ -241,21 +230,21 @@ class Service:
         except Refused as refused:
             self.note_refusal(head, refused.reply)
             return refused.reply
-        except NotHere as missing:
+        except SessionNotLoaded as missing:
             return self._pending(
                 head, partial(self._load_and_answer, missing.id, head, body)
             )
 
     def _pending(self, head: Head, work: Callable[[], Awaitable[Answered]]) -> Pending:
-        """Return an answer that is not known before the store was asked."""
+        """Return an answer that depends on the store."""
 
         async def wait() -> Answered:
             try:
                 return await work()
             except Refused as refused:
                 response = refused.reply
-            except ServiceUnavailable as away:
-                response = refusal(503, away.message, retry_after(away))
+            except ServiceUnavailable as unavailable:
+                response = refusal(503, unavailable.message, retry_after(unavailable))
             self.note_refusal(head, response)
             return response
 
@@ -275,77 +264,50 @@ class Service:
     def _answer_other(self, head: Head, body: bytes) -> Reply | Feed | Pending:
         """Answer a request that is not for the MCP endpoint."""
         if head.route == SSE:
-            return self._legacy.get(head)
+            return self._legacy_sse.get(head)
         if head.route == MESSAGES:
             shared = self._shared_sse
             if shared is not None and not shared.has(head.query):
-                return self._pending(head, partial(shared.pass_on, head, body))
-            return self._legacy.post(head, body)
+                return self._pending(head, partial(shared.forward, head, body))
+            return self._legacy_sse.post(head, body)
         if head.route in (METADATA, SSE_METADATA):
-            return self.bearers.metadata(head)
+            return self.bearer_auth.metadata(head)
         if head.route == METRICS:
             return self._answer_metrics()
         if head.route == READY:
-            return self._readiness()
+            return self._answer_readiness()
         return Reply(200, b"ok\n", PLAIN)
 
     def _answer_metrics(self) -> Reply | Pending:
         """Return the metrics of this process, or of all that serve this port."""
         group = self.server.process_group
         if group is None:
-            return Reply(200, self._render_metrics(), PLAIN)
+            return Reply(200, self._metrics_page.render(), PLAIN)
 
         async def collect() -> Answered:
             return Reply(200, await group.all_metrics(), PLAIN)
 
         return Pending(collect)
 
-    def _render_metrics(self) -> bytes:
-        return self.metrics.render(self._gauges())
-
-    def _readiness(self) -> Reply:
-        """Say whether every request can be served now, here or by another process."""
+    def _answer_readiness(self) -> Reply:
+        """Return whether every request can be served now, by any process."""
         store = self.server.shared_state
-        if self.stopping and not self._others_go_on:
+        if self.stopping and not self._others_continue:
             return Reply(503, b"stopping\n", PLAIN)
         if store is not None and not store.is_available:
             return Reply(503, b"the store cannot be reached\n", PLAIN)
         return Reply(200, b"ok\n", PLAIN)
 
-    def _gauges(self) -> list[Gauge]:
-        """Return what the service holds now."""
-        in_flight = {"": self.server.limiter.total}
-        sessions = {"": len(self.sessions)}
-        gauges = [
-            Gauge("mcp_requests_in_flight", "Requests that are waiting.", in_flight),
-            Gauge("mcp_sessions", "HTTP sessions that are open.", sessions),
-        ]
-        held = {labels(kind=kind): size for kind, size in self._held().items()}
-        gauges.append(Gauge("mcp_held_bytes", "Bytes that are held for clients.", held))
-        threads = self.server.environment.worker_threads
-        if threads is not None:
-            gauges += thread_gauges(threads)
-        if self.server.shared_state is not None:
-            gauges += store_gauges(self.server.shared_state)
-        if self.server.extensions is not None:
-            gauges += self.server.extensions.gauges()
-        return gauges
-
-    def _held(self) -> dict[str, int]:
-        """Return the bytes that are held for clients, by kind."""
-        by_kind = self.server.ledger.by_kind
-        return {kind: by_kind[kind] for kind in sorted(KINDS | by_kind.keys())}
-
     def _post(self, head: Head, body: bytes) -> Reply | Exchange | Pending:
-        """Answer a POST to the MCP endpoint, and show it to the message observer."""
+        """Answer a POST to the MCP endpoint, and pass it to the message observer."""
         version = head.headers.get(VERSION)
-        stated = self._unstated
+        stated = self._default_revision
         if version is not None:
-            stated = self._revisions.get(version)
+            stated = self._revisions_by_name.get(version)
         try:
             conversation = self._find_conversation(head, stated)
         except Refused as refused:
-            self._observe_stranger(head, body, refused.reply)
+            self._observe_without_conversation(head, body, refused.reply)
             raise
         if conversation.observer is not None:
             conversation.observer(conversation, "client", body)
@@ -356,9 +318,9 @@ class Service:
             raise
 
     def _find_conversation(self, head: Head, stated: Revision | None) -> HttpSession:
-        """Return the session that a POST names, or a conversation for this POST only.
+        """Return the session that a POST names, or a new conversation.
 
-        The latter becomes a session if the POST is an `initialize`.
+        A new conversation becomes a session if the POST is an `initialize`.
         """
         is_in_session = SESSION in head.headers and head.route != STATELESS
         if is_in_session and (stated is None or stated.opens):
@@ -368,19 +330,21 @@ class Service:
                 conversation = self.shared.new_conversation(stated)
             else:
                 conversation = HttpSession(
-                    self.server, self.sessions, stated, self._served
+                    self.server, self.sessions, stated, self._revisions
                 )
             conversation.principal = head.principal
         conversation.address = head.peer
         return conversation
 
-    def _observe_stranger(self, head: Head, body: bytes, reply: Reply) -> None:
-        """Show a POST that belongs to no conversation, as a conversation of its own."""
+    def _observe_without_conversation(
+        self, head: Head, body: bytes, reply: Reply
+    ) -> None:
+        """Pass the observer a refused POST, as a conversation of its own."""
         if self.server.on_message is not None:
-            stranger = HttpSession(self.server, self.sessions)
-            stranger.address = head.peer
-            _observe(stranger, "client", body)
-            _observe(stranger, "server", reply.body)
+            conversation = HttpSession(self.server, self.sessions)
+            conversation.address = head.peer
+            _observe(conversation, "client", body)
+            _observe(conversation, "server", reply.body)
 
     def _receive(
         self,
@@ -399,44 +363,54 @@ class Service:
             raise Refused(self._refusal_reply(event, revision, head))
         elif revision is None:
             raise Refused(self._revision_missing(head))
-        if type(event) is Call or (isinstance(event, Batch) and event.asks):
-            takes = accepted(head.headers)
-            sessions = self.sessions if head.route == MCP else None
-            response = PostResponse(
-                conversation, takes, sessions, head.headers, head.principal
-            )
-            if conversation.is_shared:
-                response.requests = _requests_of(event)
-            exchange = Exchange(self._state, conversation, response, head.token)
+        if type(event) is Call or (isinstance(event, Batch) and event.expects_reply):
+            exchange = self._new_exchange(conversation, head, event)
             return exchange.begin(event) or exchange
         if isinstance(event, Answer) and revision is not None:
             _check_answer(conversation, revision, head)
-        # Without a session, the conversation ends here, and nothing can change in it.
+        # Without a session, the conversation ends here, so nothing can change in it.
         if not conversation.id:
             return Reply(202)
         if self.shared is not None:
             return self._pending(
-                head, partial(self._take_shared, self.shared, conversation, event)
+                head,
+                partial(self._handle_shared_notices, self.shared, conversation, event),
             )
-        self._take_notices(conversation, event)
+        self._handle_notices(conversation, event)
         return Reply(202)
 
-    async def _take_shared(
+    def _new_exchange(
+        self, conversation: HttpSession, head: Head, event: Call | Batch
+    ) -> Exchange:
+        """Return the exchange for a POST with requests, which has not begun yet."""
+        sessions = self.sessions if head.route == MCP else None
+        response = PostResponse(
+            conversation,
+            accepted(head.headers),
+            sessions,
+            head.headers,
+            head.principal,
+        )
+        if conversation.is_shared:
+            response.requests = _requests_of(event)
+        return Exchange(self._state, conversation, response, head.token)
+
+    async def _handle_shared_notices(
         self, shared: "SharedSessions", conversation: HttpSession, event: Event | None
     ) -> Reply:
         """Act on a POST without requests, which may concern another process."""
-        await shared.take(shared.as_shared(conversation), event)
+        await shared.handle_post(shared.as_shared(conversation), event)
         return Reply(202)
 
     def _revision_missing(self, head: Head) -> Reply:
         """Return the refusal of a request whose revision is not known."""
         if head.route == MCP:
             return _session_missing(head)
-        versions = ", ".join(self._served.names)
+        versions = ", ".join(self._revisions.names)
         version = head.headers.get(VERSION, b"")
         return refusal(400, f"{_quoted(version)} is not one of {versions}")
 
-    def _take_notices(self, conversation: HttpSession, event: Event | None) -> None:
+    def _handle_notices(self, conversation: HttpSession, event: Event | None) -> None:
         """Act on the notifications and answers of a POST, which have no reply."""
         parts = event.events if isinstance(event, Batch) else [event]
         for part in parts:
@@ -446,7 +420,7 @@ class Service:
                 handle_notification(self.server, conversation, part)
 
     def _check_headers(self, call: Call, head: Head) -> None:
-        """Raise Refused if the headers of a stateless request do not fit its body."""
+        """Raise Refused if the headers of a stateless request do not match its body."""
         try:
             named_by = self.server.revisions.extensions.named_by.get(call.method)
             check_mirrored(call, head.headers, named_by)
@@ -472,7 +446,8 @@ class Service:
     ) -> Reply:
         """Return the reply to a body that the session has refused.
 
-        An unsupported version that the header does not repeat is a header mismatch.
+        If the header has another version than a body with an unsupported one, this is
+        a header mismatch.
         """
         error = refused.error
         is_unknown = revision is None and head.route == STATELESS
@@ -488,13 +463,13 @@ class Service:
             f"Header mismatch: MCP-Protocol-Version is not {requested!r}, "
             "as in the body"
         )
-        newest = next(reversed(self._served.stateless.values()))
+        newest = next(reversed(self._revisions.stateless.values()))
         id = msgspec.json.decode(refused.data)["id"]
         return error_reply(id, mismatch, newest)
 
     def _get_or_delete(self, head: Head) -> Reply | Feed | Pending:
         """Open a session's stream, or end the session."""
-        stated = self._revisions.get(head.headers.get(VERSION, b""))
+        stated = self._revisions_by_name.get(head.headers.get(VERSION, b""))
         if stated is not None and not stated.opens:
             # This revision has no sessions.
             raise Refused(not_allowed(b"POST"))
@@ -509,7 +484,7 @@ class Service:
         try:
             stream, after = session.resume(head.headers.get(LAST_EVENT))
         except Denied as denied:
-            raise Refused(self.bearers.refuse(head, denied)) from None
+            raise Refused(self.bearer_auth.refuse(head, denied)) from None
         return self._feed(head, stream, after)
 
     async def _end_shared(
@@ -522,13 +497,13 @@ class Service:
     async def _get_shared(
         self, shared: "SharedSessions", session: "SharedHttpSession", head: Head
     ) -> Feed:
-        """Open a stream of a session, which another process may have begun."""
+        """Open a stream of a session, which may belong to another process."""
         last_event = head.headers.get(LAST_EVENT)
         try:
             feed = self._feed(head, NOWHERE, None)
             return await shared.open_feed(session, last_event, feed)
         except Denied as denied:
-            raise Refused(self.bearers.refuse(head, denied)) from None
+            raise Refused(self.bearer_auth.refuse(head, denied)) from None
 
     def _feed(self, head: Head, stream: EventStream, after: int | None) -> Feed:
         return Feed(
@@ -548,76 +523,82 @@ class Service:
         session = self.sessions.find(id, head.principal)
         if session is None:
             raise Refused(NO_SUCH_SESSION)
-        # The same principal, with the scopes of the token that this request has.
+        # The principal is the same, but its token may have other scopes now.
         session.principal = head.principal
         version = head.headers.get(VERSION)
-        agreed = session.revision.name
-        if version is not None and version != agreed.encode():
-            problem = f"{_quoted(version)} is not what was agreed on, {agreed}"
+        negotiated = session.revision.name
+        if version is not None and version != negotiated.encode():
+            problem = f"{_quoted(version)} is not what was agreed on, {negotiated}"
             raise Refused(refusal(400, problem))
         return session
 
-    # The end
+    # Shutting down
 
     @property
-    def _others_go_on(self) -> bool:
-        """Whether other processes take the clients of this one."""
+    def _others_continue(self) -> bool:
+        """Whether other processes continue to serve the clients of this one."""
         group = self.server.process_group
         return group is not None and not group.is_stopping
 
     @property
     def drain_time(self) -> float:
         """Seconds that idle connections stay open when this process stops."""
-        return min(DRAIN_TIME, self.server.grace) if self._others_go_on else 0.0
+        return min(DRAIN_TIME, self.server.grace) if self._others_continue else 0.0
 
-    async def wind_up(self, guests: Sized) -> None:
-        """Let running requests finish, within the grace, then cancel them.
+    async def shut_down(self, remaining: Sized) -> None:
+        """Let running requests finish within the grace period, then cancel them.
 
-        `guests` are the host's open connections or requests. This returns as soon as
-        all of them have ended.
+        `remaining` are the host's open connections or requests. This returns as soon as
+        it is empty.
         """
         self.stopping = True
         if self.shared is not None:
             self.shared.is_stopping = True
         self._end_idle()
-        for seconds in (self.server.grace, LAST_WORDS):
+        for seconds in (self.server.grace, FINAL_WRITE_TIME):
             with trio.move_on_after(seconds):
-                while guests:  # noqa: ASYNC110 (once, at the end)
+                while remaining:  # noqa: ASYNC110 (once, at the end)
                     await trio.sleep(0.02)
             for exchange in list(self._state.waiting):
                 exchange.stop()
 
     def _end_idle(self) -> None:
-        """End what would go on for as long as the client wants."""
+        """End subscriptions and streams, which would last for as long as the client."""
         self.server.subscriptions.end_all()
         for session in self.sessions.values():
             session.close_announcements()
-        self._legacy.end_input()
+        self._legacy_sse.end_input()
 
     def close(self) -> None:
         """End every session."""
         self.server.stop_observing_requests(self.metrics)
         self.sessions.close()
-        self._legacy.close()
+        self._legacy_sse.close()
 
 
-def _shared_sessions(server: Server) -> "SharedSessions":
-    """Return the sessions that the processes of a server share."""
+def _open_shared_sessions(
+    server: Server, settings: HttpSettings
+) -> "SharedSessions | None":
+    """Return the sessions that the processes of a server share, if they share any."""
+    if server.peers is None or settings.stateless:
+        return None
     from ...stores.peers import Peers
     from .shared_sessions import SharedSessions
 
-    # The server itself knows its peers only as those that it tells of changes.
+    # The server knows its peers only by a narrower interface.
     assert isinstance(server.peers, Peers)
     return SharedSessions(server, server.peers, server.revisions)
 
 
-def _shared_sse(
-    server: Server, metrics: Metrics, prefix: str, peers: "Peers"
-) -> "SharedSse":
-    """Return HTTP+SSE, whose messages may be posted to any process."""
+def _open_shared_sse(
+    server: Server, metrics: Metrics, prefix: str, shared: "SharedSessions | None"
+) -> "SharedSse | None":
+    """Return HTTP+SSE whose messages may be posted to any process that shares them."""
+    if shared is None:
+        return None
     from .shared_sse import SharedSse
 
-    return SharedSse(server, metrics, prefix, peers)
+    return SharedSse(server, metrics, prefix, shared.peers)
 
 
 def _requests_of(event: Call | Batch) -> PostedRequests:
@@ -629,7 +610,7 @@ def _requests_of(event: Call | Batch) -> PostedRequests:
 
 
 def _resource_of(server: Server, settings: HttpSettings) -> str:
-    """Return the URL that clients use for the endpoint, or "" if nobody says."""
+    """Return the URL that clients use for the endpoint, or "" if it is not known."""
     if settings.public_url is not None:
         return settings.public_url
     access = server.access
@@ -642,13 +623,13 @@ def _opens_websocket(head: Head) -> bool:
 
 
 def _observe(conversation: HttpSession, sender: Sender, data: bytes) -> None:
-    """Show a message to the observer of a conversation, if it has one."""
+    """Pass a message to the observer of a conversation, if it has one."""
     if conversation.observer is not None and data:
         conversation.observer(conversation, sender, data)
 
 
 def _check_answer(conversation: HttpSession, revision: Revision, head: Head) -> None:
-    """Raise Refused if nobody can have asked what a client answers."""
+    """Raise Refused if the server cannot have asked what a client answers."""
     if not revision.opens:
         problem = "this revision's server asks by its results"
         raise Refused(refusal(400, f"Responses are not taken here: {problem}"))

@@ -10,7 +10,7 @@ from ...protocol.params import NO_CAPABILITIES, ClientCapabilities, ClientInfo
 
 
 class SessionRecord(Struct, omit_defaults=True):
-    """What all processes know of a session.
+    """What all processes know about a session.
 
     `home` is the process that sends the session's announcements. Those up to the
     position `sent` in their log were sent to the client. `claims` counts how often
@@ -32,7 +32,7 @@ class SessionRecord(Struct, omit_defaults=True):
 
 
 class StreamRecord(Struct, omit_defaults=True):
-    """What others need to know of a stream: whose requests it has the replies to."""
+    """What other processes need to know about a stream: the requests it replies to."""
 
     requests: list[Id]
     in_batch: bool = False
@@ -60,7 +60,7 @@ class SessionChanges(Struct, frozen=True):
         return was_set or bool(self.subscribed or self.unsubscribed)
 
     def apply(self, record: SessionRecord) -> None:
-        """Make the changes in a record, which others may have changed too."""
+        """Apply the changes to a record, which others may have changed too."""
         if self.log_level is not None:
             record.log_level = self.log_level
         if self.is_initialized:
@@ -70,14 +70,14 @@ class SessionChanges(Struct, frozen=True):
         record.subscriptions = [*kept, *sorted(added)]
 
 
-# What an entry in the log of a stream is; then follows the message.
+# The first byte of an entry in the log of a stream. The message follows it.
 EntryKind = Literal[b"m", b"s", b"l", b"e"]
 MESSAGE: EntryKind = b"m"
 # An announcement that a client was reading when it was stored.
 SENT: EntryKind = b"s"
 # The reply. The stream ends with it.
 LAST: EntryKind = b"l"
-# The end, if it comes after the last message.
+# The end of the stream, if it is not the reply.
 END: EntryKind = b"e"
 ENDS = frozenset({LAST, END})
 

@@ -17,13 +17,13 @@ from ...server.limits import MEMORY
 from .event_stream import NOWHERE, EventStream
 from .messages import NO_REQUESTS, PostedRequests, Refused, refusal
 
-# As the ledger calls sessions.
+# The kind under which the ledger charges sessions.
 KIND = "sessions"
-# Ended streams that a session keeps.
+# The most ended streams that a session keeps.
 HISTORY_STREAMS = 8
 # Bytes that are charged for a session, without its streams.
 SESSION_SIZE = 2 * 1024
-# Digits of an event's number in a Last-Event-ID.
+# The most digits of an event's number in a Last-Event-ID.
 MAX_DIGITS = 15
 
 NO_SUCH_SESSION = refusal(
@@ -31,16 +31,19 @@ NO_SUCH_SESSION = refusal(
 )
 
 
-class NotHere(Exception):
-    """Whether there is a session with this id is only known to the store."""
-
-    def __init__(self, id: bytes) -> None:
-        self.id = id
-
-
 NO_SUCH_EVENT = refusal(
     400, "Last-Event-ID: no event of a stream that this session still has"
 )
+TOO_MANY_SESSIONS = refusal(
+    503, "Too many sessions, and all of them are busy; try again later"
+)
+
+
+class SessionNotLoaded(Exception):
+    """Raised if only the store knows whether there is a session with this id."""
+
+    def __init__(self, id: bytes) -> None:
+        self.id = id
 
 
 def parse_event_id(event: bytes) -> tuple[bytes, int]:
@@ -57,9 +60,9 @@ class StreamHistory:
     __slots__ = ("by_name", "count")
 
     def __init__(self) -> None:
-        # The oldest first. It is replaced and not changed, as it may be in use.
+        # The oldest first. It is replaced and not changed, as others may iterate it.
         self.by_name: dict[bytes, EventStream] = {}
-        self.count = 0  # how many were ever opened; names are never reused
+        self.count = 0  # of all streams ever opened, as names are never reused
 
     def new_name(self) -> bytes:
         """Return the name of the next stream."""
@@ -68,7 +71,7 @@ class StreamHistory:
         return name
 
     def add(self, name: bytes, stream: EventStream) -> None:
-        """Keep a stream; the oldest of those that have ended makes room."""
+        """Keep a stream. If there are too many, forget the oldest that has ended."""
         streams = {
             name: stream for name, stream in self.by_name.items() if not stream.is_lost
         }
@@ -79,29 +82,29 @@ class StreamHistory:
         self.by_name = streams
 
     def forget(self, stream: EventStream) -> None:
-        """Let nobody resume a stream any more."""
+        """Forget a stream, so that it cannot be resumed."""
         self.by_name = {
             name: other for name, other in self.by_name.items() if other is not stream
         }
 
 
-# That of every session that has not opened a stream.
+# The history of all sessions that have not opened a stream.
 NO_HISTORY = StreamHistory()
 
 
 class HttpSession(Conversation):
     """One client's conversation over HTTP: a session, or a single message without one.
 
-    It becomes a session when it gets an id, with the reply to `initialize`. Then the
-    ledger charges its client for it, so it has the attributes of a `Chargeable`.
+    It becomes a session when it gets an id, with the reply to `initialize`. From then
+    on, the ledger charges its client for it, so it is a `Chargeable`.
     """
 
     __slots__ = (
         "_history",
         "entry",
         "id",
+        "last_used",
         "sessions",
-        "used",
     )
     kind = KIND
     size = SESSION_SIZE
@@ -124,13 +127,13 @@ class HttpSession(Conversation):
         )
         self._history = NO_HISTORY
         self.id = b""  # empty unless it is a session
-        self.used = 0.0  # when its last request came
+        self.last_used = 0.0  # when its last request arrived
         self.entry: AccountEntry | None = None  # set if it is a session
-        self.sessions = sessions  # which it becomes one of, or not
+        self.sessions = sessions  # where it is added when it becomes a session
 
     @property
     def account(self) -> Account:
-        """Who pays for the session, and for its streams."""
+        """The account that is charged for the session and its streams."""
         if self.entry is not None:
             return self.entry.account
         return account_of(self, self.principal)
@@ -151,7 +154,7 @@ class HttpSession(Conversation):
         return self.channel
 
     @property
-    def is_lasting(self) -> bool:  # type: ignore[override]
+    def is_persistent(self) -> bool:  # type: ignore[override]
         """Whether this is a session."""
         return bool(self.id)
 
@@ -162,51 +165,51 @@ class HttpSession(Conversation):
             return True
         return any(stream.readers for stream in self._history.by_name.values())
 
-    def tell(
+    def notify(
         self,
         method: str,
         params: Json,
         channel: Channel | None = None,
         revision: Revision | None = None,
     ) -> None:
-        """Send a notification; without a channel, as an announcement."""
-        super().tell(method, params, channel or self.announcements, revision)
+        """Send a notification. Without a channel, it is an announcement."""
+        super().notify(method, params, channel or self.announcements, revision)
 
     def open_stream(
         self,
         principal: Principal | None = None,
         requests: PostedRequests = NO_REQUESTS,
     ) -> EventStream:
-        """Open a stream for requests, which can be resumed if the revision has that.
+        """Open a stream for requests, which can be resumed if the revision allows it.
 
-        To resume it, a token needs the scopes of this principal.
+        To resume it, a client needs a token with the scopes of this principal.
         """
         if not self.revision.resumes:
             stream = EventStream()
             stream.charge_to(self.sessions.ledger, self.account)
             return stream
-        name = self._own_history().new_name()
+        name = self._get_history().new_name()
         stream = EventStream(name, primes=self.revision.primes, principal=principal)
         stream.charge_to(self.sessions.ledger, self.account)
         self._history.add(name, stream)
         return stream
 
-    def _own_history(self) -> StreamHistory:
-        """Return the history of this session, which most sessions never need."""
+    def _get_history(self) -> StreamHistory:
+        """Return the history, which is made when it is first needed."""
         if self._history is NO_HISTORY:
             self._history = StreamHistory()
         return self._history
 
     def forget_stream(self, stream: EventStream) -> None:
-        """Let nobody resume a stream any more."""
+        """Forget a stream, so that it cannot be resumed."""
         self._history.forget(stream)
 
     def resume(self, last_event: bytes | None) -> tuple[EventStream, int | None]:
         """Return the stream that a `Last-Event-ID` names, and the event's number.
 
-        Without one, it is the stream of announcements, from the first unsent event.
-        Raises Refused if the session has no such stream, and Denied if its principal
-        lacks a scope that the stream's request had.
+        Without a `Last-Event-ID`, this is the stream of announcements and None. Raises
+        Refused if the session has no such stream, and Denied if its principal lacks a
+        scope that the stream's request had.
         """
         if last_event is None or not self.revision.resumes:
             return self.announcements, None
@@ -218,7 +221,7 @@ class HttpSession(Conversation):
         return stream, number
 
     def check_may_resume(self, principal: Principal | None) -> None:
-        """Raise Denied if a request's stream is for another principal, or scope."""
+        """Raise Denied if the session's principal may not resume another's stream."""
         if principal and not can_stand_in_for(self.principal, principal):
             raise Denied(
                 403,
@@ -227,7 +230,7 @@ class HttpSession(Conversation):
             )
 
     def close_announcements(self) -> None:
-        """End the stream of announcements, because the server stops."""
+        """Close the stream of announcements, because the server is stopping."""
         self.announcements.close()
 
     def end(self) -> None:
@@ -240,7 +243,7 @@ class HttpSession(Conversation):
             stream.stop_charging()
 
     def give_up(self) -> bool:
-        """End this session because its place or memory is needed, unless it is busy."""
+        """End this session to make room for others, unless it is busy."""
         if self.entry is None or self.is_busy:
             return False
         self.sessions.end(self)
@@ -248,15 +251,15 @@ class HttpSession(Conversation):
 
 
 def new_session_id() -> bytes:
-    """Return an id that nobody can guess."""
+    """Return an id that cannot be guessed."""
     return secrets.token_urlsafe(18).encode()
 
 
 class Sessions(dict[bytes, HttpSession]):
     """All sessions by id, the least recently used first.
 
-    Their number and the time that they may be idle are bounded. The ledger charges them
-    and their history to their clients.
+    Their number and idle time are limited. The ledger charges clients for their
+    sessions and the history of these.
     """
 
     max_sessions = 10_000
@@ -269,21 +272,21 @@ class Sessions(dict[bytes, HttpSession]):
         self.ledger.rank(KIND)
 
     def open(self, session: HttpSession) -> bool:
-        """Add a session; if there are too many, the client with the most loses one.
+        """Add a session. If there are too many, the client with the most loses one.
 
-        Returns False if the client of this one has as many as any, and all are busy.
+        Returns False if no other client has more sessions, and all are busy.
         """
         account = session.account
         if len(self) >= self.max_sessions and not self._make_room(account):
             return False
         session.id = session.id or new_session_id()
-        session.used = self.now
+        session.last_used = self.now
         self[session.id] = session
         self.ledger.add(account, session)
         return session.id in self
 
     def _make_room(self, account: Account) -> bool:
-        """End a session of the client that has most, if possible an idle one."""
+        """End a session of the client with the most, an idle one if possible."""
         most = self.ledger.most_of(KIND)
         if most is None:
             return False
@@ -296,7 +299,7 @@ class Sessions(dict[bytes, HttpSession]):
             busy = (session for session in self.values() if session.account == most)
             self.end(next(busy))
             return True
-        # Nobody has more than one, so the one goes that was idle longest.
+        # No client has more than one, so the session ends that was idle the longest.
         return any(session.give_up() for session in list(self.values()))
 
     def find(self, id: bytes, principal: Principal | None) -> HttpSession | None:
@@ -304,15 +307,15 @@ class Sessions(dict[bytes, HttpSession]):
         session = self.get(id)
         if session is None or not is_same_principal(session.principal, principal):
             return None
-        # As `note_use`, without another call for each request.
-        session.used = self.now
+        # The same as `note_use`, without another call for each request.
+        session.last_used = self.now
         self[id] = self.pop(id)
         self.ledger.touch(session)
         return session
 
     def note_use(self, session: HttpSession) -> None:
         """Count a session as just used."""
-        session.used = self.now
+        session.last_used = self.now
         self[session.id] = self.pop(session.id)
         self.ledger.touch(session)
 
@@ -328,12 +331,12 @@ class Sessions(dict[bytes, HttpSession]):
     def expire(self, now: float) -> None:
         """End idle sessions.
 
-        Call this often: it also sets the time that a session was last used.
+        Call this often: it also sets the time that sessions count as last used.
         """
         self.now = now
         while self:
             oldest = next(iter(self.values()))
-            if oldest.used + self.idle_timeout > now:
+            if oldest.last_used + self.idle_timeout > now:
                 return
             if oldest.is_busy:
                 self.note_use(oldest)
@@ -341,10 +344,10 @@ class Sessions(dict[bytes, HttpSession]):
                 self.end_idle(oldest)
 
     def end_idle(self, session: HttpSession) -> None:
-        """End a session that was not used for too long."""
+        """End a session that was idle for too long."""
         self.end(session)
 
     def close(self) -> None:
-        """End all sessions, because the server stops."""
+        """End all sessions, because the server is stopping."""
         for session in list(self.values()):
             self.end(session)

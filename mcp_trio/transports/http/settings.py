@@ -1,4 +1,4 @@
-"""How a server is served over HTTP: the settings that every HTTP host shares."""
+"""The settings that all HTTP hosts share."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 from ...auth.resource_metadata import METADATA_PATH, is_resource_url
 from .trusted_proxies import check_cidr
 
-# Paths that are served beside the endpoint.
+# Paths that are served in addition to the endpoint.
 RESERVED_PATHS = ("/healthz", "/metrics", "/sse", "/messages")
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*"
@@ -21,23 +21,23 @@ _HOST = (
 
 
 class HttpSettings(Struct, frozen=True, kw_only=True):
-    """The endpoint's path, who may reach it, and its TLS certificate."""
+    """The endpoint's path, the requests that it accepts, and its TLS certificate."""
 
     # The path of the MCP endpoint, as clients see it.
     path: str = "/mcp"
-    # Host headers that are accepted besides those of this machine; "*" is any.
+    # Host headers that are accepted in addition to those of this machine; "*" is any.
     allowed_hosts: Iterable[str] = ()
     # Origins whose pages may call the server; "*" is any.
     allowed_origins: Iterable[str] = ()
-    # Whether pages of every origin may call the server: for development.
+    # Whether pages of every origin may call the server, which is meant for development.
     cors: bool = False
-    # Whether there are no sessions, so that any process can serve any request.
+    # Whether to serve without sessions, so that any process can serve any request.
     stateless: bool = False
     # The files of a certificate and of its key.
     tls: tuple[str, str] | None = None
     # The endpoint's URL for clients, if a proxy makes it differ from the one seen here.
     public_url: str | None = None
-    # The networks of proxies that say by X-Forwarded-For who their clients are.
+    # The networks of proxies whose X-Forwarded-For header gives the client's address.
     trusted_proxies: Iterable[str] = ()
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
         hosts = [*self.allowed_hosts]
         if self.public_url is not None:
             parts = urlsplit(self.public_url)
-            # Proxies pass the host on with its port or without.
+            # Proxies pass on the host with or without its port.
             hosts += [parts.netloc, parts.netloc.removesuffix(f":{parts.port}")]
         return hosts
 
@@ -113,7 +113,7 @@ def check_origin(text: str) -> None:
 
 
 def check_public_url(text: str) -> None:
-    """Check the URL under which clients know the endpoint. Raises ValueError."""
+    """Check the endpoint's URL for clients. Raises ValueError."""
     if not is_resource_url(text) or not _has_usable_port(text):
         raise ValueError(
             "expected the endpoint's URL as clients know it, such as "

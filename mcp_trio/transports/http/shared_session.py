@@ -1,4 +1,4 @@
-"""A session that is served by all processes which share the server's store."""
+"""A session that is served by all processes that share the server's store."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from .sessions import HISTORY_STREAMS, HttpSession, Sessions
 from .stored_stream import Announcements, StoredStream
 from .stream_logs import StreamLogs
 
+# The beginning of the ids of the server's own requests.
 QUESTION = "ask-"
 
 
 class SessionKeeper(Sessions):
-    """Where shared sessions are kept."""
+    """The interface of `SharedSessions` to its sessions."""
 
     peers: Peers
     logs: StreamLogs
@@ -110,16 +111,16 @@ class SharedHttpSession(HttpSession):
     # Streams of other processes
 
     def note_growth(self) -> None:
-        """Wake those who follow streams of other processes: there are new events."""
+        """Wake the tasks that follow streams of other processes."""
         self._growth += 1
         self._grown.unpark_all()
 
     def growth(self) -> int:
-        """Return what to pass to `wait_for_growth`, before a stream is read."""
+        """Return the value for `wait_for_growth`. Call this before reading a stream."""
         return self._growth
 
     async def wait_for_growth(self, since: int, seconds: float) -> None:
-        """Wait until a stream has grown since then, but not for longer than this."""
+        """Wait until a stream has grown since then, for at most this many seconds."""
         with trio.move_on_after(seconds):
             while self._growth == since:
                 await self._grown.park()
@@ -150,7 +151,7 @@ class SharedHttpSession(HttpSession):
 
     @property
     def announcements(self) -> EventStream:
-        """The stream of announcements; if another process sends them, the way there."""
+        """The stream of announcements, also if another process sends them."""
         if not self.id or not self.revision.resumes:
             return super().announcements
         if self.channel is NOWHERE or self.channel.is_lost:
@@ -166,22 +167,22 @@ class SharedHttpSession(HttpSession):
         return stream
 
     def close_announcements(self) -> None:
-        """End the streams that clients read here. The session goes on elsewhere."""
+        """Close the streams that clients read here. The session continues elsewhere."""
         self.channel.close()
         for streams in self.followed.values():
             for stream in streams:
                 stream.close()
 
-    def tell(
+    def notify(
         self,
         method: str,
         params: Json,
         channel: Channel | None = None,
         revision: Revision | None = None,
     ) -> None:
-        """Send a notification; an announcement only if no other process does it."""
+        """Send a notification. An announcement is sent by the home only."""
         if channel is not None or self.is_home or not self.id:
-            super().tell(method, params, channel, revision)
+            super().notify(method, params, channel, revision)
 
     # Streams of requests
 
@@ -208,21 +209,21 @@ class SharedHttpSession(HttpSession):
             principal=principal,
         )
         stream.charge_to(self.sessions.ledger, self.account)
-        history = self._own_history()
+        history = self._get_history()
         history.by_name = {**history.by_name, stream.name: stream}
         return stream
 
-    def own_stream(self, name: bytes) -> StoredStream | None:
-        """Return a stream that was opened here and that clients can still resume."""
+    def local_stream(self, name: bytes) -> StoredStream | None:
+        """Return a stream that this process has opened, if it can still be resumed."""
         stream = self._history.by_name.get(name)
         if isinstance(stream, StoredStream) and not stream.is_lost:
             return stream
         return None
 
     def forget_stream(self, stream: EventStream) -> None:
-        """Let nobody resume a stream any more.
+        """Forget a stream, so that it cannot be resumed.
 
-        If this process is about to stop, another one answers the requests.
+        If this process is stopping, another one answers the requests.
         """
         super().forget_stream(stream)
         if isinstance(stream, StoredStream):
@@ -241,7 +242,7 @@ class SharedHttpSession(HttpSession):
                 for id in stream.record.requests:
                     if id in self.cancel_scopes:
                         self.cancel_scopes[id].cancel()
-        # The answers would go to a process that is not there any more.
+        # The answers would be sent to a process that no longer exists.
         self.settle_questions()
 
     def end(self) -> None:
@@ -254,18 +255,18 @@ class SharedHttpSession(HttpSession):
     # Questions and cancellation
 
     def new_question_id(self) -> str:
-        """Return an id that says which process has asked."""
+        """Return an id that contains the name of this process."""
         return f"{QUESTION}{self._keeper.peers.new_name()}.{secrets.token_hex(8)}"
 
     def asked_by(self, answer: Answer) -> str | None:
-        """Return the process that has asked what a client answers, if it is another."""
+        """Return the other process that waits for an answer; None if it is this one."""
         if not isinstance(answer.id, str) or not answer.id.startswith(QUESTION):
             return None
         process = process_of(answer.id.removeprefix(QUESTION))
         return None if process == self._keeper.peers.identity.id else process
 
     def answer_question(self, answer: Answer) -> None:
-        """Hand an answer to whoever waits for it, at whatever process."""
+        """Pass an answer to the task that waits for it, at whichever process."""
         process = self.asked_by(answer)
         if process is None:
             super().answer_question(answer)
@@ -282,8 +283,8 @@ class SharedHttpSession(HttpSession):
             None if answer.error is None else bytes(answer.error),
         )
 
-    def take_answer(self, answer: Answer) -> None:
-        """Take an answer that was sent to another process."""
+    def answer_local_question(self, answer: Answer) -> None:
+        """Pass an answer to the task of this process that waits for it."""
         Conversation.answer_question(self, answer)
 
     def cancel_elsewhere(self, id: jsonrpc.Id) -> None:

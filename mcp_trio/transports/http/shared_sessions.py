@@ -8,18 +8,18 @@ These are the keys in the store. Each also contains the name of the server.
     log stream:ID:NAME         the events of that stream
 
 A process reads the record of a session when it first needs it, and keeps the session in
-memory. A process that changes or ends a session tells the others. So most requests do
-not use the store.
+memory. A process that changes or ends a session notifies the others. So most requests
+do not use the store.
 
 One process is the *home* of a session. At first this is the process that has opened the
 session, and later the one that serves its latest GET. The home sends the announcements.
 It also counts the session, and ends it if the client has too many. The other processes
 have a copy, which they can drop at any time.
 
-The requests of a POST belong to the process that has received it. The id of this
-process is part of the stream's name. Another process that the client asks for the rest
-of the stream reads the log. If the owner is lost, it adds an error reply for the
-requests: see `followed_stream`.
+The requests of a POST belong to the process that has received it. The id of that
+process is part of the stream's name. If the client resumes the stream at another
+process, that process reads the log. If the owner is lost, it adds an error reply for
+the requests: see `followed_stream`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ from ...server.app import Server
 from ...server.handlers import handle_notification
 from ...server.subscriptions import KINDS
 from ...stores.base import Entry
-from ...stores.patience import until_available
 from ...stores.peer_messages import (
     AboutSession,
     AnyMessage,
@@ -56,16 +55,18 @@ from ...stores.peer_messages import (
     StreamGrew,
 )
 from ...stores.peers import Identity, Peers
+from ...stores.retry import until_available
 from .event_stream import NOWHERE
 from .feed import Feed
 from .followed_stream import FollowedFeed, new_replica
-from .messages import Refused, refusal
+from .messages import Refused
 from .session_record import SessionRecord, decode_session, encode_record
 from .sessions import (
     NO_SUCH_EVENT,
     NO_SUCH_SESSION,
+    TOO_MANY_SESSIONS,
     HttpSession,
-    NotHere,
+    SessionNotLoaded,
     new_session_id,
     parse_event_id,
 )
@@ -73,16 +74,16 @@ from .shared_session import SessionKeeper, SharedHttpSession
 from .stored_stream import ANNOUNCEMENTS, Announcements
 from .stream_logs import StreamLogs
 
-# The longest id that can be one of ours.
+# The longest id of a session.
 MAX_ID = 64
-# Parts of the idle timeout. A session in use is renewed in the store after the first.
-# The store then keeps it for the second.
+# Fractions of the idle timeout: how often a session in use is renewed in the store, and
+# for how long the store then keeps it.
 TOUCH_AFTER = 0.05
 KEEP_FOR = 1.25
 
 
 class SharedSessions(SessionKeeper):
-    """The sessions that this process knows of."""
+    """The shared sessions that this process knows."""
 
     def __init__(self, server: Server[Any], peers: Peers, revisions: Revisions) -> None:
         super().__init__(server.ledger)
@@ -95,14 +96,14 @@ class SharedSessions(SessionKeeper):
         peers.observe(self)
 
     def new_conversation(self, stated: Revision | None = None) -> SharedHttpSession:
-        """Return a conversation that becomes a session when `initialize` is answered.
+        """Return a conversation that becomes a session with the reply to `initialize`.
 
-        `stated` is the revision that the client names.
+        `stated` is the revision that the client states.
         """
         return SharedHttpSession(self._server, self, stated, self._revisions)
 
-    def _here(self, id: bytes) -> SharedHttpSession | None:
-        """Return a session that this process knows of."""
+    def _find_local(self, id: bytes) -> SharedHttpSession | None:
+        """Return a session if this process knows it."""
         session = self.get(id)
         return None if session is None else self.as_shared(session)
 
@@ -117,10 +118,10 @@ class SharedSessions(SessionKeeper):
     # Finding sessions
 
     def find(self, id: bytes, principal: Principal | None) -> HttpSession | None:
-        """Return a principal's session. Raises NotHere if the store has to be asked."""
-        session = self._here(id)
+        """Return a principal's session. Raises SessionNotLoaded if it is not known."""
+        session = self._find_local(id)
         if session is None or session.is_stale:
-            raise NotHere(id)
+            raise SessionNotLoaded(id)
         if super().find(id, principal) is None:
             return None
         self._note_use(session)
@@ -132,14 +133,14 @@ class SharedSessions(SessionKeeper):
         Raises StoreUnavailable, and Refused if this process has too many sessions.
         """
         record = await self._read(id)
-        session = self._here(id)
+        session = self._find_local(id)
         if record is None:
             if session is not None:
                 self._drop(session)
         elif session is not None:
             if session.is_stale:  # the message that names its home may be missing
                 session.note_home(record.home, record.claims)
-            self._take_over(session, record)
+            self._update(session, record)
         else:
             self._add(id, record, peer)
 
@@ -152,7 +153,7 @@ class SharedSessions(SessionKeeper):
     def _add(self, id: bytes, record: SessionRecord, peer: str) -> None:
         """Serve a session that another process has opened."""
         revision = self._revisions.opening.get(record.revision)
-        if revision is None:  # this process does not serve that one
+        if revision is None:  # it is not served by this process
             return
         session = self.new_conversation()
         session.address = peer
@@ -167,18 +168,18 @@ class SharedSessions(SessionKeeper):
         state.offered = intern(record.offered)
         session.id = id
         if not self.open(session):
-            raise Refused(refusal(503, "Too many sessions, and all of them busy"))
+            raise Refused(TOO_MANY_SESSIONS)
         session.note_home(record.home, record.claims)
-        self._take_over(session, record)
+        self._update(session, record)
 
-    def _take_over(self, session: SharedHttpSession, record: SessionRecord) -> None:
+    def _update(self, session: SharedHttpSession, record: SessionRecord) -> None:
         """Update a session from its record."""
         session.record = record
         session.is_stale = False
         session.session.log_level = record.log_level
         subscriptions = self._server.subscriptions
         if record.is_initialized:
-            subscriptions.opened(session)
+            subscriptions.add_session(session)
         here = set(subscriptions.subscribed(session))
         for uri in here.difference(record.subscriptions):
             subscriptions.unsubscribe(session, uri)
@@ -196,12 +197,12 @@ class SharedSessions(SessionKeeper):
         subscriptions = self._server.subscriptions
         changes = session.changes(
             subscriptions.subscribed(session),
-            is_initialized=subscriptions.is_open(session),
+            is_initialized=subscriptions.has_session(session),
         )
         if not changes:
             return
         await self._change(session, changes.apply)
-        # Only the home needs to know what the session is told.
+        # Only the home needs to know the subscriptions.
         if changes.log_level is not None or not session.is_home:
             id = session.id.decode()
             await self.peers.post(SessionChanged(id, self.peers.identity.id))
@@ -246,7 +247,7 @@ class SharedSessions(SessionKeeper):
             change(record)
             encoded = encode_record(record)
             if await self._store.write(key, encoded, expected=found.version):
-                self._take_over(session, record)
+                self._update(session, record)
                 return
 
     def open(self, session: HttpSession) -> bool:
@@ -274,10 +275,7 @@ class SharedSessions(SessionKeeper):
         self.peers.start_soon(partial(until_available, end))
 
     def end(self, session: HttpSession) -> None:
-        """End a session, because its client has too many or too much.
-
-        A copy is only dropped.
-        """
+        """End a session to make room for others. If this is only a copy, drop it."""
         if isinstance(session, SharedHttpSession) and session.is_home:
             self._end_everywhere_soon(session.id)
         self._drop(session)
@@ -288,7 +286,7 @@ class SharedSessions(SessionKeeper):
             super().end(session)
 
     def close(self) -> None:
-        """Stop serving sessions here. They go on at other processes."""
+        """Stop serving sessions here. They continue at other processes."""
         self.is_stopping = True
         for session in list(self.values()):
             self._drop(session)
@@ -309,27 +307,27 @@ class SharedSessions(SessionKeeper):
     async def _touch(self, session: SharedHttpSession) -> None:
         try:
             ttl = KEEP_FOR * self.idle_timeout
-            is_there = await self._store.touch(self._key(session.id), ttl)
+            exists = await self._store.touch(self._key(session.id), ttl)
             has_home = session.is_home or await self.peers.exists(session.home)
         except ServiceUnavailable:
             session.touched = -inf
             return
-        if not is_there:
+        if not exists:
             self._drop(session)
         elif not has_home:
             self._claim_soon(session)
 
     def end_idle(self, session: HttpSession) -> None:
-        """Drop a session that was not used here for too long.
+        """Drop a session that was idle here for too long.
 
-        It may be in use elsewhere. If so, its home keeps it.
+        Its home keeps it if it is in use elsewhere.
         """
         shared = self.as_shared(session)
         if not shared.is_home:
             self._drop(shared)
             return
         super().note_use(shared)
-        # The next request asks the store whether the session still exists.
+        # The next request loads the session from the store, if it still exists.
         shared.is_stale = True
         self.peers.start_soon(partial(self._drop_if_gone, shared))
 
@@ -342,10 +340,10 @@ class SharedSessions(SessionKeeper):
     async def open_feed(
         self, session: SharedHttpSession, last_event: bytes | None, plain: Feed
     ) -> Feed:
-        """Return what sends the stream that a `Last-Event-ID` names.
+        """Return a feed of the stream that a `Last-Event-ID` names.
 
-        Without one, that is the stream of announcements. `plain` is a feed without a
-        stream. Raises StoreUnavailable, Refused and Denied.
+        Without a `Last-Event-ID`, that is the stream of announcements. `plain` is a
+        feed without a stream. Raises StoreUnavailable, Refused and Denied.
         """
         name = ANNOUNCEMENTS
         after = None
@@ -356,10 +354,10 @@ class SharedSessions(SessionKeeper):
             await self._listen(session, after)
             return replace(plain, stream=session.announcements, after=after)
         assert after is not None
-        own = session.own_stream(name.encode("latin-1"))
-        if own is not None:
-            session.check_may_resume(own.principal)
-            return replace(plain, stream=own, after=after)
+        local = session.local_stream(name.encode("latin-1"))
+        if local is not None:
+            session.check_may_resume(local.principal)
+            return replace(plain, stream=local, after=after)
         record = await self.logs.find(session.id.decode(), name)
         if record is None:
             raise Refused(NO_SUCH_EVENT)
@@ -380,10 +378,10 @@ class SharedSessions(SessionKeeper):
     # Announcements
 
     async def _listen(self, session: SharedHttpSession, after: int | None) -> None:
-        """Be the home of a session, whose client reads its announcements here.
+        """Become the home of a session, because its client reads announcements here.
 
-        The client has seen those up to `after`, or with None all that were sent.
-        Raises StoreUnavailable.
+        The client has received those up to `after`, or if it is None, all that were
+        sent. Raises StoreUnavailable.
         """
         if not session.is_home:
             await self._become_home(session, after)
@@ -402,7 +400,7 @@ class SharedSessions(SessionKeeper):
     async def _become_home(
         self, session: SharedHttpSession, after: int | None = None
     ) -> None:
-        """Send the announcements of a session from now on."""
+        """Become the process that sends the announcements of a session."""
         before = session.record.sent if session.record is not None else 0
         home = session.home
         id = session.id.decode()
@@ -432,7 +430,7 @@ class SharedSessions(SessionKeeper):
             self._announce_everything(session)
 
     def _claim_soon(self, session: SharedHttpSession) -> None:
-        """Be the home of a session whose home was lost, unless it ends before."""
+        """Become the home of a session whose home was lost, unless it has ended."""
 
         async def claim() -> None:
             with suppress(Refused):
@@ -443,36 +441,38 @@ class SharedSessions(SessionKeeper):
     def _load_announcements(
         self, session: SharedHttpSession, entries: list[Entry], sent: int
     ) -> None:
-        """Begin with the announcements that the store has."""
+        """Open the stream of announcements with those that are in the store."""
         if not session.revision.resumes:
             return
         stream = session.new_announcements()
         stream.begin_with(entries, sent)
         if session.channel is not NOWHERE:
-            # Whoever read here before opens another GET, or has done so.
+            # A client that has read it here reconnects with another GET.
             session.channel.close()
         session.channel = stream
 
     def _announce_everything(self, session: SharedHttpSession) -> None:
-        """Tell a client of all that may have changed since its home was lost."""
+        """Announce everything that may have changed since the home was lost."""
         stream = session.announcements
         for kind in KINDS:
             if kind in session.session.offered.split():
-                session.tell(f"notifications/{kind}/list_changed", {}, stream)
+                session.notify(f"notifications/{kind}/list_changed", {}, stream)
         for uri in self._server.subscriptions.subscribed(session):
-            session.tell("notifications/resources/updated", {"uri": uri}, stream)
+            session.notify("notifications/resources/updated", {"uri": uri}, stream)
 
-    # What other processes say
+    # Messages from other processes
 
-    def heard(self, message: AnyMessage) -> None:
+    def on_message(self, message: AnyMessage) -> None:
         """Act on a message, if it is about a session that is served here."""
         if not isinstance(message, AboutSession):
             return
-        session = self._here(message.session.encode())
+        session = self._find_local(message.session.encode())
         if session is not None:
-            self._hear(session, message)
+            self._handle_message(session, message)
 
-    def _hear(self, session: SharedHttpSession, message: AboutSession) -> None:
+    def _handle_message(
+        self, session: SharedHttpSession, message: AboutSession
+    ) -> None:
         if isinstance(message, SessionEnded):
             self._drop(session)
         elif isinstance(message, SessionChanged):
@@ -487,15 +487,15 @@ class SharedSessions(SessionKeeper):
             if scope is not None:
                 scope.cancel()
         elif isinstance(message, QuestionAnswered):
-            session.take_answer(_answer_of(message))
+            session.answer_local_question(_answer_of(message))
         else:
-            self._hear_of_stream(session, message)
+            self._handle_stream_message(session, message)
 
-    def _hear_of_stream(
+    def _handle_stream_message(
         self, session: SharedHttpSession, message: AboutSession
     ) -> None:
         if isinstance(message, StreamFollowed):
-            stream = session.own_stream(message.stream.encode())
+            stream = session.local_stream(message.stream.encode())
             if stream is not None:
                 stream.followers.add(message.process)
                 # It may have grown after the process has read it, but before this.
@@ -507,7 +507,7 @@ class SharedSessions(SessionKeeper):
                 self._read_announcements_soon(session)
 
     def _read_announcements_soon(self, session: SharedHttpSession) -> None:
-        """Send what others have added to the announcements."""
+        """Send the announcements that other processes have added."""
         stream = session.announcements
         if isinstance(stream, Announcements):
             self.peers.start_soon(stream.read)
@@ -516,15 +516,15 @@ class SharedSessions(SessionKeeper):
         load = partial(self.load, session.id, session.address)
         self.peers.start_soon(partial(until_available, load))
 
-    def missed_messages(self) -> None:
-        """Read every session again when it is next used; those in use now."""
+    def on_messages_missed(self) -> None:
+        """Read every session again: now if it is in use, or when it is next used."""
         for session in list(self.values()):
             shared = self.as_shared(session)
             shared.is_stale = True
             if shared.is_busy or shared.is_home:
                 self._reload_soon(shared)
 
-    def lost_identity(self, identity: Identity) -> None:
+    def on_identity_lost(self, identity: Identity) -> None:
         """Cancel requests that other processes have answered or will answer."""
         for session in list(self.values()):
             shared = self.as_shared(session)
@@ -534,23 +534,25 @@ class SharedSessions(SessionKeeper):
 
     # Notifications and answers of clients
 
-    async def take(self, session: SharedHttpSession, event: Event | None) -> None:
+    async def handle_post(
+        self, session: SharedHttpSession, event: Event | None
+    ) -> None:
         """Act on a POST without requests. Raises StoreUnavailable."""
         parts = event.events if isinstance(event, Batch) else [event]
         for part in parts:
             if isinstance(part, Answer):
-                await self._take_answer(session, part)
+                await self._handle_answer(session, part)
             elif isinstance(part, Notice):
-                await self._take_notice(session, part)
+                await self._handle_notice(session, part)
 
-    async def _take_answer(self, session: SharedHttpSession, answer: Answer) -> None:
+    async def _handle_answer(self, session: SharedHttpSession, answer: Answer) -> None:
         process = session.asked_by(answer)
         if process is None:
-            session.take_answer(answer)
+            session.answer_local_question(answer)
         else:
             await self.peers.send(process, session.message_with(answer))
 
-    async def _take_notice(self, session: SharedHttpSession, notice: Notice) -> None:
+    async def _handle_notice(self, session: SharedHttpSession, notice: Notice) -> None:
         if notice.method == "notifications/cancelled":
             cancelled = _cancelled_request(session, notice)
             if cancelled is not None:
@@ -571,7 +573,7 @@ def _answer_of(message: QuestionAnswered) -> Answer:
 def _cancelled_request(
     session: SharedHttpSession, notice: Notice
 ) -> RequestCancelled | None:
-    """Return what to tell others of a cancellation, unless the request runs here."""
+    """Return a cancellation as a message to others; None if the request runs here."""
     try:
         id = decode_params(notice.method, notice.raw).request_id
     except MsgspecError:

@@ -1,4 +1,4 @@
-"""HTTP+SSE at several processes: messages reach the process that has the stream."""
+"""HTTP+SSE with several processes: each message reaches the one that has the stream."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .metrics import Metrics
 
 
 class SharedSse(LegacySse):
-    """A server's side of HTTP+SSE, of which any process takes the messages.
+    """The server side of HTTP+SSE. Messages may be posted to any process.
 
-    A conversation lasts as long as its stream, so it is lost with its process. The
-    address that a client posts to names this process.
+    A conversation lasts as long as its stream, so it is lost with its process. The URL
+    that a client posts to contains the name of that process.
     """
 
     def __init__(
@@ -29,11 +29,11 @@ class SharedSse(LegacySse):
         peers.observe(self)
 
     def close(self) -> None:
-        """Take no more messages from other processes."""
+        """Accept no more messages from other processes."""
         self._peers.stop_observing(self)
 
     def new_query(self) -> bytes:
-        """Return the query of the address to which a client posts its messages."""
+        """Return the query of the URL to which a client posts its messages."""
         name = f"{self._peers.new_name()}.{secrets.token_urlsafe(24)}"
         return SESSION + name.encode()
 
@@ -41,7 +41,7 @@ class SharedSse(LegacySse):
         """Return whether this process has the stream that a query names."""
         return query in self._feeds
 
-    async def pass_on(self, head: Head, body: bytes) -> Reply:
+    async def forward(self, head: Head, body: bytes) -> Reply:
         """Send a message to the process that has the stream.
 
         Raises StoreUnavailable.
@@ -59,10 +59,10 @@ class SharedSse(LegacySse):
         await self._peers.send(owner, message)
         return Reply(202)
 
-    # What other processes say
+    # Messages from other processes
 
-    def heard(self, message: AnyMessage) -> None:
-        """Take a message that was posted to another process."""
+    def on_message(self, message: AnyMessage) -> None:
+        """Receive a message that was posted to another process."""
         if not isinstance(message, SseMessagePosted):
             return
         feed = self._feeds.get(message.query)
@@ -74,11 +74,11 @@ class SharedSse(LegacySse):
         if not feed.inbox.is_full:
             feed.inbox.send(message.body)
 
-    def missed_messages(self) -> None:
-        """Do nothing: nobody knows whose messages they were."""
+    def on_messages_missed(self) -> None:
+        """Do nothing: it is not known which conversations they belonged to."""
 
-    def lost_identity(self, identity: Identity) -> None:
-        """End the conversations whose messages are not passed on any more."""
+    def on_identity_lost(self, identity: Identity) -> None:
+        """End the conversations whose messages are not forwarded any more."""
         for query, feed in self._feeds.items():
             if _owner_of(query) == identity.id:
                 feed.inbox.close()

@@ -6,16 +6,16 @@ COMMENT = b":\n\n"
 
 
 def encode(data: bytes, *, id: bytes = b"", name: bytes = b"message") -> bytes:
-    """Return one event. `data` is a single line, as JSON without white space is."""
+    """Return one event. `data` must be a single line, such as compact JSON."""
     id_line = b"id: %b\n" % id if id else b""
     return b"event: %b\n%bdata: %b\n\n" % (name, id_line, data)
 
 
 def encode_priming(id: bytes) -> bytes:
-    """Return an event without a message, whose id the client can resume from."""
+    """Return an event without a message, whose id lets the client resume."""
     return b"id: %b\ndata: \n\n" % id
 
 
 def encode_retry(milliseconds: int) -> bytes:
-    """Return the field that says how long to wait before reconnecting."""
+    """Return the retry field, the time to wait before reconnecting."""
     return b"retry: %d\n\n" % milliseconds

@@ -1,4 +1,4 @@
-"""The states of a connection, and which may follow which. Pure."""
+"""The states of a connection, and the transitions between them."""
 
 from enum import Enum
 
@@ -11,23 +11,23 @@ class State(Enum):
     WATCHED = "watched"
     # The connection's task waits for the client's next bytes.
     READING = "reading"
-    # The wait for the client is over: the connection ends, unless it turns out that a
-    # request has begun to arrive in the meantime.
+    # The wait for the client is over. The connection is closed, unless a request has
+    # begun to arrive in the meantime.
     LAST_LOOK = "last look"
     # The connection's task answers requests that have arrived.
     ANSWERING = "answering"
     # The connection's task waits until the client reads what is written.
     WRITING = "writing"
-    # A response takes its time. Another task watches whether the client goes away.
+    # A request is running, and another task watches for a disconnect.
     RESPONDING = "responding"
-    # As above, but only the client ends the response: an event stream or a WebSocket.
+    # The same for a response that only the client ends: an event stream or a WebSocket.
     LISTENING = "listening"
-    # A fresh task is about to take over.
+    # A new task is about to take over.
     MOVING = "moving"
     CLOSED = "closed"
 
 
-# Shorter to write, and several times as fast to look up.
+# These are several times faster to look up than the members of the enum.
 WATCHED = State.WATCHED
 READING = State.READING
 LAST_LOOK = State.LAST_LOOK
@@ -38,7 +38,7 @@ LISTENING = State.LISTENING
 MOVING = State.MOVING
 CLOSED = State.CLOSED
 
-# The states in which only the client can make the connection go on, within a deadline.
+# The states in which the client has to do something before a deadline.
 WAITS_FOR_CLIENT = frozenset({WATCHED, READING, WRITING})
 
 # State -> the states that may follow it.
@@ -63,6 +63,8 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 
 
 def check_transition(old: State, new: State) -> None:
-    """Raise RuntimeError if a connection cannot go from one state to the other."""
+    """Raise RuntimeError if there is no such transition."""
     if new not in TRANSITIONS[old]:
-        raise RuntimeError(f"a connection cannot be {new.value} after {old.value}")
+        raise RuntimeError(
+            f"connection: no transition from state {old.value!r} to {new.value!r}"
+        )

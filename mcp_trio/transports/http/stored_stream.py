@@ -9,8 +9,8 @@ import trio
 
 from ...auth.principal import Principal
 from ...stores.base import Entry, LeaseLost
-from ...stores.patience import until_available
 from ...stores.peer_messages import StreamGrew
+from ...stores.retry import until_available
 from .event_stream import HIGH_WATER, EventStream
 from .session_record import END, ENDS, LAST, MESSAGE, SENT, StreamRecord
 from .stream_logs import StreamLogs
@@ -22,11 +22,11 @@ ANNOUNCEMENTS = "a"
 class StoredStream(EventStream):
     """The stream of one POST's requests, which run in this process.
 
-    An event is sent when it is in the log. Another process that serves the client reads
-    it there. The position of an entry in the log is the number of the event.
+    An event is sent only when it is in the log, where another process that serves the
+    client can read it. The position of an entry in the log is the number of the event.
 
-    Every write names the lease of this process. If the process is declared lost, its
-    requests are answered by others, and nothing that it writes later has an effect.
+    Every write includes the lease of this process. If the process is declared lost,
+    others answer its requests, and nothing that it writes later has an effect.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class StoredStream(EventStream):
         self._store_soon()
 
     def close(self) -> None:
-        """Take no more messages. The stream ends when all are stored."""
+        """Accept no more messages. The stream ends when all of them are stored."""
         if not self.closed and not self._is_ending:
             self._is_ending = True
             self._store_soon()
@@ -76,7 +76,7 @@ class StoredStream(EventStream):
         await super().drained()
 
     def give_up(self) -> bool:
-        """Forget all events and end the stream, because its memory is needed."""
+        """Discard all events and close the stream, because its memory is needed."""
         self.forget()
         return super().give_up()
 
@@ -98,7 +98,7 @@ class StoredStream(EventStream):
         super().close()
 
     def _has_unsent(self) -> bool:
-        # Even the id in the priming event is not sent before others know the stream.
+        # Nothing is sent before others know the stream, not even the priming event.
         return self._is_recorded and super()._has_unsent()
 
     # Storing
@@ -182,7 +182,7 @@ def read_entry(stream: EventStream, entry: Entry) -> bool:
 
 
 class Home(Protocol):
-    """Where a session's announcements are sent."""
+    """The process that sends a session's announcements."""
 
     @property
     def home(self) -> str:
@@ -196,9 +196,9 @@ class Home(Protocol):
 class Announcements(EventStream):
     """A session's announcements, at any process.
 
-    Every process may add to their log. The session's home sends them, in the order of
-    the log. An entry says whether a client was reading when it was stored. So another
-    process that becomes the home knows which entries were sent.
+    Every process may add entries to their log. The session's home sends them, in the
+    order of the log. An entry contains whether a client was reading when it was stored,
+    so another process that becomes the home knows which entries were sent.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class Announcements(EventStream):
         self._home = home
         self._pending: list[bytes] = []
         self._is_storing = False
-        # Held from when this process adds entries until it has sent them.
+        # Held while this process adds entries and sends them.
         self._lock = trio.Lock()
 
     def send(self, message: bytes) -> None:
@@ -239,14 +239,14 @@ class Announcements(EventStream):
             self._is_storing = False
 
     async def _stored(self, messages: list[bytes], last: int) -> None:
-        """Send the stored messages, or let the session's home send them."""
+        """Send the messages that were stored, or notify the session's home."""
         if not self._home.is_home:
             grew = StreamGrew(self._session, ANNOUNCEMENTS)
             self._logs.peers.send_soon(self._home.home, grew)
         elif last - len(messages) + 1 == self.next_number:
             for message in messages:
                 super().send(message)
-        else:  # another process was faster
+        else:  # another process has added entries before them
             await self._read(own_since=last - len(messages) + 1)
 
     async def read(self) -> None:
@@ -272,10 +272,7 @@ class Announcements(EventStream):
                 super().send(entry.data[1:])
 
     def begin_with(self, entries: list[Entry], sent: int) -> None:
-        """Begin with the entries of the log.
-
-        Those up to the position `sent` were sent before.
-        """
+        """Load the entries of the log. Those up to the position `sent` were sent."""
         for entry in entries:
             if entry.position < self.next_number:
                 continue

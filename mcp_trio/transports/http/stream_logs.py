@@ -5,20 +5,20 @@ from __future__ import annotations
 from functools import partial
 
 from ...stores.base import Entry, Lease
-from ...stores.patience import until_available
 from ...stores.peers import Peers
+from ...stores.retry import until_available
 from .event_stream import HISTORY_BYTES, HISTORY_EVENTS
 from .session_record import StreamRecord, decode_stream, encode_record
 
-# The events of a stream are kept for so many seconds after the latest one. A request
-# that sends nothing for longer cannot be resumed.
+# Seconds that the events of a stream are kept after the latest one. A request that
+# sends nothing for longer cannot be resumed.
 WHILE_OPEN = 24 * 3600.0
 
 
 class StreamLogs:
-    """A log for each stream, and a record for each but those of announcements.
+    """A log for each stream, and a record for each stream of requests.
 
-    `ttl` is for how many seconds a stream can be resumed after its end.
+    `ttl` is the number of seconds that a stream can be resumed after its end.
     """
 
     def __init__(self, peers: Peers, ttl: float) -> None:
@@ -71,11 +71,11 @@ class StreamLogs:
         return page.entries
 
     async def note_end(self, session: str, stream: str) -> None:
-        """Keep a stream only for as long as clients may come back for the end."""
+        """Keep a stream only for as long as clients may resume it after its end."""
         await self._store.touch(self._key(session, stream), self._ttl)
 
     def delete_soon(self, session: str, stream: str) -> None:
-        """Delete a stream, as soon as the store is there."""
+        """Delete a stream as soon as the store is available."""
         delete = partial(self._delete, self._key(session, stream))
         self.peers.start_soon(partial(until_available, delete))
 

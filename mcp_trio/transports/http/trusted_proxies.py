@@ -1,9 +1,9 @@
-"""Whose requests a trusted proxy passes on: the addresses in X-Forwarded-For.
+"""The addresses of clients behind trusted proxies, from X-Forwarded-For.
 
-Behind a proxy, every connection has the proxy's address. The proxy adds the address
-that it sees to the header `X-Forwarded-For`, after those that the client may have
-written there itself. So only what trusted proxies have added counts: of the addresses,
-from the right, the first one that is not a trusted proxy.
+Behind a proxy, every connection has the proxy's address. The proxy appends the address
+that it sees to the header `X-Forwarded-For`, which the client may have set itself. So
+only the addresses that trusted proxies have added can be trusted: the client's address
+is the rightmost one that is not a trusted proxy.
 """
 
 from collections.abc import Iterable
@@ -36,9 +36,9 @@ class TrustedProxies:
         return known is not None and self._includes(known)
 
     def client_of(self, headers: Headers) -> str | None:
-        """Return the network of the client whose request a trusted proxy passes on.
+        """Return the network of the client whose request a trusted proxy forwards.
 
-        Returns None if the proxy does not say it.
+        Returns None if the header is missing or not valid.
         """
         given = headers.get(FORWARDED, b"").decode("latin-1")
         found = None
@@ -52,7 +52,7 @@ class TrustedProxies:
         return found
 
     def _includes(self, address: Address) -> bool:
-        return any(address in one for one in self._networks)
+        return any(address in trusted for trusted in self._networks)
 
 
 def check_cidr(text: str) -> None:

@@ -25,9 +25,9 @@ from .pair import Pair, running_pair
 WARM_UP = 3
 # Seconds of load before a fault.
 LEAD = 0.8
-# Seconds in which every client has to have finished what it does.
+# Seconds until every client has to have finished its current job.
 SETTLE = 120.0
-# Seconds in which everything has to be back. In Redis, streams and tasks expire.
+# Seconds until everything has to be released. In Redis, streams and tasks expire.
 BACK = 20.0
 EXPIRED = 150.0
 INTERVAL = 0.5
@@ -184,7 +184,7 @@ async def live_through(
 
 
 def what_is_left(before: list[Held], after: list[Held]) -> list[str]:
-    """Return what the processes hold more than before, beyond what is allowed."""
+    """Return what has grown in the processes beyond the allowed amount."""
     problems = []
     for name, earlier, later in zip("AB", before, after, strict=True):
         left = later.more_than(earlier, **MORE)
@@ -193,7 +193,7 @@ def what_is_left(before: list[Held], after: list[Held]) -> list[str]:
 
 
 async def look_until_back(pair: Pair, before: list[Held]) -> list[Held]:
-    """Look until there is no more than before, or until that has taken too long."""
+    """Measure until nothing has grown, or until a timeout."""
     deadline = trio.current_time() + BACK
     while True:
         held = await look_at(pair)

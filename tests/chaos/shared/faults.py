@@ -23,22 +23,22 @@ Inflict = Callable[[Pair, float], Awaitable[None]]
 UNAVAILABLE = "^unavailable: "
 # Connections to A end.
 A_GONE = "^gone: A|^gone: a change at A"
-# A request or a task of A has ended with an error that says so.
+# A request or a task of A has ended with an error about the fault.
 WORK_LOST = "^lost: "
 
 
 class SharedFault(Struct, frozen=True):
-    """Something that goes wrong, and what it excuses."""
+    """Something that goes wrong, and the problems that it excuses."""
 
     name: str
     inflict: Inflict
-    # How long it lasts, in multiples of what the command line says.
+    # Its duration, in multiples of the command line's value.
     lasts: float = 1.0
     # The problems that it excuses: none, as a rule.
     tolerates: str = "(?!)"
     # Errors in the log that it excuses.
     logs: str = "(?!)"
-    # Whether each process counts rates alone while it lasts.
+    # Whether each process counts only its own rates during the fault.
     counts_alone: bool = False
     # Whether A is another process afterwards.
     restarts: bool = False

@@ -1,4 +1,4 @@
-"""The clients whom a fault must not harm, each with another use of what is shared."""
+"""The clients that a fault must not affect. Each uses shared state in its own way."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .visitor import (
 
 # Calls that the rate of the tool allows: at once, and each second.
 RATE = 5
-# Clients of those kinds of which each is at A for half of the time only.
+# Kinds of clients that use A only half of the time.
 SEVERAL = 4
 OVER = ("completed", "failed", "cancelled")
 
@@ -215,7 +215,7 @@ async def cancelled(visitor: Visitor, number: int) -> None:
 
 
 class Listener:
-    """A client that hears of changes, in its session or with a `listen`."""
+    """A client that is notified of changes, in its session or with a `listen`."""
 
     def __init__(self, visitor: Visitor, *, is_modern: bool) -> None:
         self.heard = 0
@@ -270,7 +270,7 @@ class Hearing(Visitor):
 
 
 async def heard(visitor: Hearing, number: int) -> None:
-    """Change a resource at one process, and hear of it at whatever process."""
+    """Change a resource at one process, and wait for the notification at another."""
     listener = visitor.listener
     member = visitor.members(number)[0]
     connected = await listener.connected()
@@ -394,7 +394,7 @@ async def limited(visitor: Limited, number: int) -> None:
 
 
 class Limited(Visitor):
-    """A client that counts what it is allowed."""
+    """A client that counts how many calls are allowed."""
 
     check: RateCheck
 

@@ -1,4 +1,4 @@
-"""Two processes of one server, A and B, with one Redis, and what can be done to them."""
+"""Two processes of one server, A and B, with one Redis, and ways to disturb them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Pair(Struct):
     members: list[Member]
     redis: RedisServer
     journal: Path
-    # Whether each process counts calls alone now, because Redis is away.
+    # Whether each process counts only its own calls, because Redis is unavailable.
     counts_alone: bool = False
 
     async def command(self, *words: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The server whose two processes share a Redis: a tool for each kind of shared state."""
+"""The server of two processes that share a Redis: a tool for each kind of state."""
 
 from __future__ import annotations
 

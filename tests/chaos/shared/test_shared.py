@@ -1,4 +1,4 @@
-"""A short form of the chaos test with two processes (`python -m tests.chaos --redis`)."""
+"""A short form of the chaos test of two processes: `python -m tests.chaos --redis`."""
 
 import shutil
 import sys

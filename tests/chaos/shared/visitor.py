@@ -1,6 +1,6 @@
 """A client that sends each request to the process of its choice, and follows streams.
 
-What goes wrong is a `Problem`, and its text says of which kind. A fault excuses some
+Anything that goes wrong is a `Problem`, whose text says its kind. A fault excuses some
 kinds: see `faults.py`. A problem that has passed, because a later attempt succeeded, is
 reported with `pair.report`.
 """
@@ -63,7 +63,7 @@ class Visitor:
     ) -> None:
         self.name = name
         self._offset = offset
-        # The resource whose changes it hears of, if it listens.
+        # The resource that it is subscribed to, if it listens.
         self.resource = f"notes://{name}"
         self.pair = pair
         self.report = report
@@ -188,7 +188,7 @@ class Visitor:
 
 
 class _Wire(Wire):
-    """A connection, on which a client waits longer than in other tests."""
+    """A connection with a longer patience than in other tests."""
 
     patience = HANGS
 

@@ -1,4 +1,4 @@
-"""Each cell of the matrix is a test: a feature, used by a client on a transport with a revision.
+"""A test for each cell of the matrix: a feature of a client on a transport.
 
 `tox -e clients` runs them. Other test runs do not collect this module.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Client:
-    """A client that somebody else wrote, and what it is expected to do."""
+    """A client from another project, and the results that are expected."""
 
     name: str
     title: str
@@ -24,7 +24,7 @@ class Client:
     faults: Mapping[str, str] = field(default_factory=dict, hash=False)
     """What fails by the client's own fault, and why.
 
-    The key is a feature, alone or with where it fails: `feature transport/revision`,
+    The key is a feature, or a feature and where it fails: `feature transport/revision`,
     `feature transport` or `feature revision`.
     """
     sometimes: frozenset[str] = frozenset()

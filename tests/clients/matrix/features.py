@@ -17,7 +17,7 @@ REVISION = object()
 
 @dataclass(frozen=True)
 class Contains:
-    """A text in which another one is found: clients add words of their own to errors."""
+    """Matches a text that contains this text: clients add their own words to errors."""
 
     text: str
 
@@ -47,7 +47,7 @@ class Feature:
         return self.name.replace("_", " ")
 
     def exists(self, transport: str, revision: str) -> bool:
-        """Whether the protocol has it there."""
+        """Return whether the protocol has the feature here."""
         return transport in self.transports and self.first <= revision <= self.last
 
 

@@ -1,6 +1,7 @@
 """Install a client of the matrix, and return the command of its driver.
 
-Installations and builds are kept in the cache folder, as those of `tests/clients/install.py`.
+Installations and builds are kept in the cache folder, like those of
+`tests/clients/install.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def command_of(client: Client) -> list[str]:
 
 
 def python_with(client: Client) -> Path:
-    """Return the interpreter of a virtual environment that has the client's packages."""
+    """Return an interpreter that has the client's packages."""
 
     def make(folder: Path) -> None:
         run([sys.executable, "-m", "venv", str(folder)])
@@ -64,7 +65,7 @@ def python_with(client: Client) -> Path:
 
 
 def javascript_driver(client: Client, node: str) -> Path:
-    """Return the client's driver, in a folder below which npm installed its packages."""
+    """Return the client's driver, in a folder that has its packages from npm."""
 
     def make(folder: Path) -> None:
         npm = [node, str(next(Path(node).parents[1].rglob("npm/bin/npm-cli.js")))]
@@ -78,7 +79,7 @@ def javascript_driver(client: Client, node: str) -> Path:
 
 
 def copy_of_drivers(installed: Path) -> Path:
-    """Copy the drivers in JavaScript into a folder from which Node finds the packages."""
+    """Copy the drivers in JavaScript into a folder where Node finds the packages."""
     sources = sorted((DRIVERS / "javascript").glob("*.mjs"))
     contents = b"\0".join(source.read_bytes() for source in sources)
     folder = installed / f"drivers-{hashlib.sha256(contents).hexdigest()[:16]}"
@@ -106,7 +107,7 @@ def rust_program(name: str) -> Path:
     def build(folder: Path) -> None:
         run([cargo, "build", "--locked", "--quiet"], folder, seconds=SECONDS)
         shutil.copy(folder / "target" / "debug" / "driver", folder / "driver")
-        # What the compiler leaves is large.
+        # The compiler's output is large.
         shutil.rmtree(folder / "target")
 
     return built(name, DRIVERS / name, build) / "driver"
@@ -131,7 +132,7 @@ def program(name: str) -> str:
 
 
 def built(name: str, source: Path, build: Callable[[Path], None]) -> Path:
-    """Return a copy of a driver's sources in which `build` has built it."""
+    """Return a copy of a driver's sources that `build` has built."""
     files = sorted(path for path in source.rglob("*") if path.is_file())
 
     def make(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The results of the last runs, in results.json, and the page that shows them, docs/clients.md."""
+"""The results of the latest runs, in results.json, and their page docs/clients.md."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def results_of(cells: Iterable[Cell]) -> dict[str, Any]:
 
 
 def merge(known: dict[str, Any], found: Mapping[str, Any]) -> None:
-    """Replace the known results of the runs that were found."""
+    """Replace the known results of the runs in `found`."""
     for name, result in found.items():
         earlier = known.get(name)
         if earlier is None or earlier["package"] != result["package"]:
@@ -146,7 +146,7 @@ def legend(features: list[Feature]) -> str:
 
 
 def reasons(clients: list[Client], results: Mapping[str, Any]) -> str:
-    """List what fails, with the runs in which it does."""
+    """List the features that fail, and the runs where they do."""
     rows = []
     for client in clients:
         where: dict[tuple[str, str], list[str]] = {}

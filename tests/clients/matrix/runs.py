@@ -1,4 +1,4 @@
-"""Run a client against the server, and judge what it saw."""
+"""Run a client against the server, and check what it reports."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.support.paths import PROJECT
 SERVER = PROJECT / "tests" / "clients" / "matrix" / "server.py"
 # A driver imports a framework, and each feature has a timeout of its own.
 SECONDS = 300
-# What a client gives a server on stdio before it sends a signal differs: two seconds is usual.
+# The time that clients give a server on stdio before a signal; two seconds are common.
 ENDING_SECONDS = 10
 CORE_TRANSPORTS = ("stdio", "http")
-# Some frameworks report their use to their makers otherwise.
+# Without this, some frameworks send usage data to their makers.
 NO_TELEMETRY = {
     "AGNO_TELEMETRY": "false",
     "ANONYMIZED_TELEMETRY": "false",
@@ -55,19 +55,19 @@ class Run:
 
     @property
     def is_core(self) -> bool:
-        """Whether CI runs it."""
+        """Return whether CI runs it."""
         return self.client.is_core and self.transport in CORE_TRANSPORTS
 
     def fault(self, feature: Feature) -> str:
-        """Why the feature fails here by the client's own fault, or an empty string."""
+        """Return why the client itself fails here, or an empty string."""
         return self.client.faults.get(self._key(feature), "")
 
     def fails_always(self, feature: Feature) -> bool:
-        """Whether the client's fault shows in each run."""
+        """Return whether the client fails here in every run."""
         return self._key(feature) not in self.client.sometimes
 
     def _key(self, feature: Feature) -> str:
-        """The key of the feature in the client's faults."""
+        """Return the key of the feature in the client's faults."""
         run = f"{self.transport}/{self.revision}"
         for where in (run, self.transport, self.revision):
             key = f"{feature.name} {where}"
@@ -77,7 +77,7 @@ class Run:
 
     @property
     def features(self) -> list[Feature]:
-        """The features that the protocol has here."""
+        """Return the features that the protocol has here."""
         return [
             feature
             for feature in FEATURES
@@ -87,7 +87,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one feature."""
+    """The outcome of one feature."""
 
     kind: str
     """`pass`, `fail`, `unsupported` by the client, or `skip` if the client is not installed."""
@@ -132,7 +132,7 @@ def outcomes_of(run: Run) -> dict[str, Outcome]:
 def drive(
     command: list[str], run: Run, server: str, features: list[Feature], ended: Path
 ) -> tuple[dict[str, Any], str]:
-    """Return what the driver reported of each feature, and what it wrote to stderr."""
+    """Return the driver's report of each feature, and its stderr."""
     names = [feature.name for feature in features]
     with served(run.transport, f"{SERVER}:{server}") as target:
         try:
@@ -152,7 +152,7 @@ def drive(
 
 
 def reports(output: str) -> dict[str, Any]:
-    """The reports among the lines of a driver. Frameworks print, too."""
+    """Return the reports of a driver. Frameworks print other lines too."""
     found = {}
     for line in output.splitlines():
         if line.startswith("{") and '"feature":' in line:
@@ -163,7 +163,7 @@ def reports(output: str) -> dict[str, Any]:
 
 @contextmanager
 def served(transport: str, spec: str) -> Iterator[str]:
-    """Serve a server. The value is what a driver is given as the target."""
+    """Serve a server. Yields the target for the driver."""
     serve = [sys.executable, "-m", "mcp_trio", "run", spec]
     if transport == "stdio":
         yield json.dumps(serve)
@@ -184,7 +184,7 @@ def served(transport: str, spec: str) -> Iterator[str]:
 
 
 def judge(feature: Feature, line: dict[str, Any], revision: str) -> Outcome:
-    """Compare what a client saw with what it should have seen."""
+    """Compare a client's report with the expected one."""
     if "unsupported" in line:
         return Outcome("unsupported", line["unsupported"])
     if "error" in line:
@@ -196,7 +196,7 @@ def judge(feature: Feature, line: dict[str, Any], revision: str) -> Outcome:
 
 
 def judge_ending(ended: Path) -> Outcome:
-    """Whether the lifespan of the server ends after the client has left."""
+    """Return whether the lifespan of the server ends after the client has left."""
     end = time.monotonic() + ENDING_SECONDS
     while time.monotonic() < end:
         if ended.exists():

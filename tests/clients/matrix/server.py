@@ -1,6 +1,7 @@
-"""The server that all clients of the matrix talk to: one tool, resource or prompt for each feature.
+"""The server of the matrix: one tool, resource or prompt for each feature.
 
-`server` sends each list in one page, `paged` in several. If the environment variable `LIFESPAN_FILE`
+`server` sends each list in one page, `paged` in several. If the environment variable
+`LIFESPAN_FILE`
 names a file, the lifespan of `server` creates it when it ends.
 """
 

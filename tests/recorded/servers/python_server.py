@@ -1,9 +1,10 @@
-"""A small server written with the official Python SDK, 1.x or 2.x: `python_server.py [--http PORT]`, else on stdio.
+"""A small server on the Python SDK, 1.x or 2.x: `python_server.py [--http PORT]`.
 
-It has what the conversation of tests/clients/python_client.py asks for. Run it with an interpreter that has `mcp`.
+It has what the conversation of tests/clients/python_client.py asks for. Run it with an
+interpreter that has `mcp`.
 """
 
-# No postponed annotations: the SDK reads those of the functions below.
+# Annotations are not postponed, because the SDK reads them.
 import sys
 from typing import Any
 

@@ -87,7 +87,7 @@ async def test_the_other_arguments_are_known() -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_a_variable_of_a_uri(revision: str) -> None:
+async def test_a_variable_of_a_uri_is_completed(revision: str) -> None:
     async with connect(make_completing_server(), revision) as client:
         found = await complete(client, "city://{name}", "name")
     assert found == {"values": [revision], "total": 7, "hasMore": True}

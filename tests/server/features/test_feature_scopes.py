@@ -1,4 +1,4 @@
-"""Scopes of resources, templates and prompts: hidden, and refused like what does not exist."""
+"""Resources, templates and prompts are hidden from clients without their scopes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -119,7 +119,7 @@ async def test_what_changes_between_two_pages_moves_nothing_else() -> None:
     assert "nextCursor" not in third
 
 
-async def test_a_cursor_behind_which_nothing_is_left() -> None:
+async def test_a_page_behind_which_nothing_is_left_is_empty() -> None:
     server = with_tools(3, pages=2)
     async with connect(server, R) as client:
         first = await client.request("tools/list")

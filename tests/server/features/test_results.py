@@ -59,7 +59,7 @@ SOUND_NOTE = "[audio/wav, 5 bytes: this protocol revision cannot carry it]"
 
 
 def returning(value: Any, annotation: Any = msgspec.UNSET, **options: Any) -> Server:
-    """A server whose one tool, `get`, returns a value."""
+    """Return a server whose only tool `get` returns a value."""
     server = Server("x")
 
     async def get():  # type: ignore[no-untyped-def]
@@ -77,7 +77,7 @@ async def got(server: Server, revision: str = NEWEST) -> Result:
 
 
 def value_of(result: Result) -> Any:
-    """The content, without what a revision adds around it."""
+    """Return the content without the additions of a revision."""
     return result["toolResult"] if "toolResult" in result else result["content"]
 
 
@@ -100,7 +100,9 @@ def value_of(result: Result) -> Any:
     ],
     ids=repr,
 )
-async def test_text(revision: str, value: Any, content: Any, first: Any) -> None:
+async def test_text_becomes_text_content(
+    revision: str, value: Any, content: Any, first: Any
+) -> None:
     result = await got(returning(value), revision)
     if revision == "2024-10-07":
         assert value_of(result) == (content if len(content) > 1 else first)
@@ -136,7 +138,7 @@ async def test_every_kind_of_content_goes_as_far_as_the_revision_carries_it(
     assert "image/png" in json.dumps(blob)
 
 
-VALUES: list[tuple[Any, Any, Any]] = [  # value, annotation, what it is in JSON
+VALUES: list[tuple[Any, Any, Any]] = [  # value, annotation, JSON
     (Point(1, 2), Point, {"x": 1, "y": 2}),
     (Size(width=1.5), Size, {"width": 1.5}),
     ({"a": None}, dict[str, None], {"a": None}),
@@ -272,7 +274,7 @@ async def test_what_was_not_promised_is_masked_and_logged(
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_full_control(revision: str) -> None:
+async def test_a_tool_result_is_sent_as_it_is(revision: str) -> None:
     result = ToolResult(
         [Text("one")], structured={"x": 1, "y": 2}, meta={"example.com/a": 1}
     )
@@ -522,7 +524,7 @@ async def test_what_a_resource_reads_as(
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_every_kind_of_content_in_a_prompt(revision: str) -> None:
+async def test_a_prompt_may_have_every_kind_of_content(revision: str) -> None:
     server = Server("x")
 
     @server.prompt(icons=[Icon("https://example.com/i.png")], title="All")

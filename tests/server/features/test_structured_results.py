@@ -1,4 +1,4 @@
-"""Structured content: lists of text, the compact text form, and one encoding for all revisions."""
+"""Structured content: lists of text, the compact text form, and its encoding."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ class Size(msgspec.Struct):
 
 
 def returning(value: Any, annotation: Any, **options: Any) -> Server:
-    """A server with a tool `get` that returns a value."""
+    """Return a server whose tool `get` returns a value."""
     server = Server("x", **options)
 
     async def get():  # type: ignore[no-untyped-def]
@@ -145,7 +145,7 @@ async def test_structured_content_that_is_too_large_is_refused() -> None:
     server = returning(["x" * 50] * 10, list[str], limits=Limits(max_result=400))
     result = await got(server, "2025-11-25")
     assert result["isError"]
-    assert "structured content cannot be cut" in result.text
+    assert "structured content cannot be truncated" in result.text
 
 
 async def test_a_tool_result_keeps_its_own_text() -> None:

@@ -1,4 +1,4 @@
-"""Which URIs a template matches, with which values, in linear time."""
+"""Which URIs a template matches, and the values it extracts, in linear time."""
 
 import pytest
 
@@ -8,7 +8,9 @@ from tests.support.samples import MATCHES
 
 
 @pytest.mark.parametrize(("template", "uri", "wanted"), MATCHES)
-def test_matching(template: str, uri: str, wanted: dict[str, str] | None) -> None:
+def test_a_uri_gives_the_values_of_its_templates_variables(
+    template: str, uri: str, wanted: dict[str, str] | None
+) -> None:
     assert UriTemplate(template).match(uri) == wanted
 
 

@@ -69,7 +69,7 @@ SPHINX = """Get the weather.
     """
 
 
-def test_google_style():
+def test_google_style_is_understood():
     docstring = parse(GOOGLE)
     assert (
         docstring.summary
@@ -84,7 +84,7 @@ def test_google_style():
     }
 
 
-def test_numpy_style():
+def test_numpy_style_is_understood():
     docstring = parse(NUMPY)
     assert docstring.summary == "Get the weather."
     assert docstring.parameters == {
@@ -95,7 +95,7 @@ def test_numpy_style():
     }
 
 
-def test_sphinx_style():
+def test_sphinx_style_is_understood():
     docstring = parse(SPHINX)
     assert docstring.summary == "Get the weather.\n\nMore prose."
     assert docstring.parameters == {
@@ -153,7 +153,7 @@ def test_indented_prose_keeps_its_indentation():
         "Args:\n    :",
     ],
 )
-def test_nothing_to_say(doc: str | None):
+def test_a_docstring_that_describes_nothing_has_no_parameters(doc: str | None):
     assert parse(doc).parameters == {}
 
 

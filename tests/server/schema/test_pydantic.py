@@ -14,7 +14,7 @@ import msgspec
 import pydantic
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
-from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
+from typing_extensions import TypedDict  # pydantic accepts no other before Python 3.12
 
 from mcp_trio import Context, Server
 from mcp_trio.client.errors import RemoteError
@@ -85,7 +85,7 @@ Even = Annotated[int, AfterValidator(must_be_even)]
 
 
 def parameters_of(annotation: Any) -> Parameters:
-    """The parameters of a function with one parameter, `x`."""
+    """Return the parameters of a function with one parameter, `x`."""
 
     def function(x): ...  # type: ignore[no-untyped-def]
 
@@ -384,17 +384,17 @@ class OddStruct(msgspec.Struct):
 @pytest.mark.parametrize(
     ("annotation", "message"),
     [
-        (PointOf, r"mixes the msgspec Struct PointOf with Person, which is pydantic's"),
+        (PointOf, r"mixes the msgspec Struct PointOf with Person of pydantic"),
         (list[PointOf], r"mixes the msgspec Struct PointOf with Person"),
         (dict[str, Person | Point], r"mixes the msgspec Struct Point with Person"),
         (Annotated[Point, Field(description="a")], r"mixes the msgspec Struct Point with FieldInfo"),
         (Annotated[int, Field(ge=1), msgspec.Meta(le=3)], r"mixes msgspec.Meta\(le=3\) with FieldInfo"),
-        (Annotated[int, object], r"has <class 'object'> in Annotated, which has no meaning here"),
-        (Annotated[int, Field(ge=1), 5], r"has 5 in Annotated, which has no meaning here"),
+        (Annotated[int, object], r"has <class 'object'> in Annotated, which is not supported"),
+        (Annotated[int, Field(ge=1), 5], r"has 5 in Annotated, which is not supported"),
         (Annotated[int, annotated_types.Unit("m")], r"has Unit\(unit='m'\) in Annotated"),
         (list[Annotated[int, 5]], r"has 5 in Annotated"),
         (OddStruct, r"has 5 in Annotated"),
-        (Annotated[int, Field(alias="y")], r"has the alias 'y'; a parameter has one name"),
+        (Annotated[int, Field(alias="y")], r"has the alias 'y', which parameters do not support"),
         (Annotated[str, Field(ge=1), AfterValidator(must_be_even), 5.5], r"has 5.5 in Annotated"),
     ],
 )  # fmt: skip
@@ -426,7 +426,7 @@ def test_a_model_without_a_schema_is_refused_at_registration() -> None:
 def test_any_number_of_models_is_refused_at_registration() -> None:
     def function(**people: Person): ...  # type: ignore[no-untyped-def]
 
-    with pytest.raises(TypeError, match="with a pydantic type; take a dict"):
+    with pytest.raises(TypeError, match="and has a pydantic type; use one parameter"):
         Parameters(function)
 
 
@@ -615,7 +615,9 @@ def test_a_model_is_a_form() -> None:
         "meals": {"type": "array", "title": "Meals", "items": {"type": "string", "enum": ["soup", "fish"]}, "default": []},
         "email": {"type": "string", "title": "Email", "format": "email"},
     }  # fmt: skip
-    with pytest.raises(TypeError, match=r"Person\.address: a form's field is"):
+    with pytest.raises(
+        TypeError, match=r"Person\.address: expected a form's field to be"
+    ):
         form_schema(Person, lists=True)
 
 

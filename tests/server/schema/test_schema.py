@@ -106,7 +106,7 @@ class Image(msgspec.Struct):
 
 
 def schema_of(annotation: Any) -> Any:
-    """The schema of one parameter, without the signature around it."""
+    """Return the schema of one parameter."""
 
     def function(x): ...
 
@@ -644,7 +644,10 @@ def of_number_keys(x: dict[float, int]): ...
             of_bad_default,
             r"^of_bad_default\(\): parameter 'x' has the default 'a', which is not of its type",
         ),
-        (of_two_contexts, r"^of_two_contexts\(\): parameter 'b' is a second Context"),
+        (
+            of_two_contexts,
+            r"^of_two_contexts\(\): parameter 'b' is the second parameter of the type Context",
+        ),
         (of_arguments, r"^of_arguments\(\): .*\*args has no JSON form"),
         (
             of_two_texts,
@@ -712,9 +715,9 @@ def test_only_kwargs_take_everything_that_a_schema_allows():
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"type": "object", "properties": {"a": {}}}, r"of_a\(\) does not require 'a'"),
-        ({"type": "object", "properties": {"a": {}, "z": {}}, "required": ["a"]}, r"of of_a\(\) has 'z', which is not one of its parameters"),
-        ({"type": "array"}, "arguments are an object"),
+        ({"type": "object", "properties": {"a": {}}}, r"of_a\(\): expected 'a' under required"),
+        ({"type": "object", "properties": {"a": {}, "z": {}}, "required": ["a"]}, r"of of_a\(\): expected the function's parameters, got 'z'"),
+        ({"type": "array"}, "expected \"type\": \"object\""),
         ({"type": "objekt"}, "is not a valid JSON Schema"),
     ],
 )  # fmt: skip

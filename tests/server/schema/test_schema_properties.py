@@ -1,5 +1,6 @@
-# ruff: noqa: PT017, UP045 (a table of texts; functions that tell whether something was refused)
-"""The typed decoder and jsonschema agree: on generated signatures, and on values which fit or nearly fit them."""
+# ruff: noqa: PT017, UP045 (a table of texts; functions that tell whether something was
+# refused)
+"""The typed decoder and jsonschema agree about values that fit or almost fit."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ class Level(enum.IntEnum):
 
 
 def formats() -> jsonschema.FormatChecker:
-    """JSON Schema leaves open which texts have a format. Here they are those that msgspec reads."""
+    """Check the formats that JSON Schema leaves open as msgspec reads them."""
     checker = jsonschema.FormatChecker(formats=())
     types = {
         "date": datetime.date,
@@ -228,7 +229,7 @@ VALUES = st.recursive(
 
 
 def fitting(schema: Any, root: Any) -> st.SearchStrategy[Any]:
-    """Values for a schema of ours: mostly right, as chance alone seldom is; and wrong in one place or another."""
+    """Return values for a schema, most of them right, and some wrong in one place."""
     if "$ref" in schema:
         return st.deferred(
             lambda: fitting(
@@ -285,7 +286,9 @@ def fitting_object(schema: Any, root: Any) -> st.SearchStrategy[Any]:
 
 @st.composite
 def nearly_fitting(draw: st.DrawFn, schema: Any) -> Any:
-    """A value that fits, and, half of the time, with one part of it replaced, removed or added."""
+    """Return a value that fits, half of the time with a part replaced, removed or
+    added.
+    """
     value = copy.deepcopy(draw(fitting(schema, schema)))
     place = value
     for _ in range(draw(st.integers(0, 4))):
@@ -310,7 +313,7 @@ def nearly_fitting(draw: st.DrawFn, schema: Any) -> Any:
 
 
 def function_of(types: dict[str, Any], optional: set[str]) -> Callable[..., Any]:
-    """A function with these parameters; the optional ones have the default None, whatever their type."""
+    """Return a function with these parameters. Optional ones have the default None."""
     namespace: dict[str, Any] = {}
     parameters = ", ".join(
         f"{name}=None" if name in optional else name for name in types

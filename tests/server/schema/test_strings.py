@@ -142,7 +142,8 @@ def test_what_no_string_holds_is_refused_at_registration(annotation: Any) -> Non
         assert parsed(None, "null") is None
         return
     with pytest.raises(
-        TypeError, match=r"^prompt ask: argument 'x' comes as a string; use str, int"
+        TypeError,
+        match=r"^prompt ask: argument 'x' is sent as a string, which cannot be parsed as its type; use str, int",
     ):
         parameters_of(annotation)
 

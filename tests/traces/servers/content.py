@@ -1,4 +1,7 @@
-"""A server with content, descriptions and log messages of every kind, of which older revisions carry only some."""
+"""A server with content, descriptions and log messages of every kind.
+
+Older revisions support only some of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The servers of the seeds, each with one tool more, by which its list changes while a client listens."""
+"""The servers of the seeds, each with a tool that adds another tool."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def one_more() -> str:
 
 
 def growing(number: int) -> Any:
-    """The server of a seed, with a tool that adds another."""
+    """Return the server of a seed, with a tool that adds another."""
     server = load(str(SEEDS / f"seed_00{number}.py"))
 
     @server.tool

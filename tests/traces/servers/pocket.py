@@ -1,4 +1,4 @@
-"""A server of the pocket profile with a call that tells its progress."""
+"""A server of the pocket profile, with a tool that reports progress."""
 
 from __future__ import annotations
 

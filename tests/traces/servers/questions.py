@@ -1,4 +1,4 @@
-"""A server whose tools ask the client, in every way that some revision has."""
+"""A server whose tools ask the client in all ways that some revision has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mcp_trio import (
     UrlElicitationRequired,
 )
 
-# What clients carry between two calls stays readable to every process that replays.
+# Every process that replays the traces can read the state that clients carry.
 server = Server("questions", secret="the secret of the traces, which is no secret")
 
 
@@ -144,7 +144,7 @@ async def person(ctx: Context, id: str) -> str:
     return answer.content.name if answer.content else "nobody"
 
 
-# What the public API has no word for, but some revision's tables have
+# Messages that the public API does not offer
 
 
 @server.tool
@@ -159,5 +159,5 @@ async def ping_client(ctx: Context) -> str:
 @server.tool
 async def tell(ctx: Context, method: str, params: dict[str, Any]) -> str:
     """Send the client a notification, of a kind that this server has no occasion for itself."""
-    ctx._request.tell(method, params)
+    ctx._request.notify(method, params)
     return "Told."

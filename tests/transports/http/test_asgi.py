@@ -89,7 +89,7 @@ def calling(tool: str, **more: Any) -> bytes:
 # Alone under hypercorn
 
 
-async def test_a_call() -> None:
+async def test_a_call_is_answered() -> None:
     async with site(make_server()) as there:
         response = await there.modern(
             "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}
@@ -125,7 +125,7 @@ async def test_a_connection_is_used_again_after_a_stream_and_ends_at_once_with_t
             assert await wire.ended()
 
 
-async def test_a_session_from_beginning_to_end() -> None:
+async def test_a_session_is_used_and_ended() -> None:
     async with site(make_server()) as there:
         headers = await there.open_session()
         response = await there.post(
@@ -298,7 +298,7 @@ async def test_hypercorn_is_started_again_after_a_failure(
 
     await failing(fails_ten_times, monkeypatch, stopping)
     assert [record.message for record in caplog.records] == [
-        "hypercorn failed, and is started again: OSError('one client')"
+        "hypercorn failed and is restarted: OSError('one client')"
     ] * 10
     pauses = [round(later - one, 3) for one, later in itertools.pairwise(starts)]
     assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1, 1, 1, 1]
@@ -383,7 +383,7 @@ async def test_the_command_stops_in_order() -> None:
 
 @pytest.mark.integration
 @pytest.mark.slow
-async def test_http_2() -> None:
+async def test_http_2_is_served() -> None:
     if not (curl := shutil.which("curl")):
         pytest.skip("there is no curl")
     server, _ = sleeping()
@@ -428,7 +428,7 @@ def with_lifespan(entered: list[str]) -> Server:
     return server
 
 
-async def test_mounted_in_quart() -> None:
+async def test_it_can_be_mounted_in_quart() -> None:
     app = QuartTrio("beside")
     app.add_url_rule("/hello", view_func=lambda: "hello")
     entered: list[str] = []
@@ -451,7 +451,7 @@ def starlette(server: Server, routes: list[Any]) -> Starlette:
     return Starlette(routes=routes, lifespan=lifespan)
 
 
-async def test_mounted_in_starlette() -> None:
+async def test_it_can_be_mounted_in_starlette() -> None:
     entered: list[str] = []
     server = with_lifespan(entered)
     hello = Route("/hello", lambda _: PlainTextResponse("hello"))

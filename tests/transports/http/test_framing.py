@@ -1,4 +1,4 @@
-"""HTTP/1.1: where a request ends, and which requests are refused."""
+"""HTTP/1.1: where requests end, and which of them are refused."""
 
 import json
 
@@ -23,7 +23,7 @@ MIB = 2**20
 
 
 async def answered(there: Site, data: bytes) -> tuple[int, bool]:
-    """The status of the first response, and whether the connection is closed after it."""
+    """Return the status of the first response, and whether it closes the connection."""
     async with there.wire() as wire:
         await wire.send(data)
         response = await wire.response()
@@ -213,7 +213,7 @@ async def test_a_body_that_turns_out_too_large_is_refused_at_the_limit() -> None
     ],
     ids=["target", "value", "number", "repeated", "endless", "endless target"],
 )
-async def test_a_head_that_is_too_large(data: bytes) -> None:
+async def test_a_head_that_is_too_large_is_refused(data: bytes) -> None:
     async with site(make_server()) as there:
         assert await answered(there, data) == (431, True)
 

@@ -1,4 +1,4 @@
-"""A head is recognized only if nobody could read the request in another way."""
+"""A head is recognized only if the request cannot be read in another way."""
 
 import pytest
 

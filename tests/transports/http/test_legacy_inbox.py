@@ -1,4 +1,4 @@
-"""HTTP+SSE takes a bounded amount from a client that does not read its replies."""
+"""HTTP+SSE accepts a limited amount from a client that does not read its replies."""
 
 import json
 
@@ -33,4 +33,4 @@ async def test_messages_are_refused_when_too_many_were_not_handled() -> None:
             if response.status != 202:
                 break
         assert response.status == 503
-        assert "not answered yet" in response.json["error"]["message"]
+        assert "unanswered messages" in response.json["error"]["message"]

@@ -22,7 +22,7 @@ from tests.support.oracle import Oracle
 
 
 async def opened(wire: Wire, version: str) -> tuple[EventParser, str]:
-    """An open session: the parser of its stream, and the URL to post to."""
+    """Open a session. Yields the parser of its stream, and the URL to post to."""
     parser = EventParser()
     await wire.send(request("GET", "/sse", {"Accept": "text/event-stream"}))
     assert (await wire.head()).headers["content-type"] == "text/event-stream"

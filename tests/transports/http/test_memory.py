@@ -59,7 +59,7 @@ class Serving:
         return pages * 4096
 
     async def ask(self, asked: bytes, status: bytes, times: int = COUNT) -> None:
-        """Send a request so many times; each has to be answered with the status."""
+        """Send a request this many times, and check the status of each response."""
         for _ in range(times // ABREAST):
             await self._stream.send_all(asked * ABREAST)
             came = b""
@@ -131,17 +131,17 @@ RUNS = 2
 
 
 async def memory_of_sessions(folder: Path) -> tuple[float, float, float]:
-    """Serve refusals, then sessions until they are gone.
+    """Serve refused requests, then sessions until they have expired.
 
     Returns the memory after the refusals and at the end, as multiples of that before,
-    and the bytes for a session.
+    and the bytes of a session.
     """
     opening = request(
         "POST", "/mcp", HEADERS, json.dumps(message("initialize", OPENING)).encode()
     )
     lost = request("POST", "/mcp", HEADERS, json.dumps(message("tools/list")).encode())
     async with serving(folder) as server:
-        # Enough for the server to load what it needs once that much is held.
+        # Enough to make the server import everything that it needs with so much memory.
         await server.ask(opening, b"200", 600)
         await server.expire_sessions()
         before = server.memory

@@ -62,7 +62,9 @@ async def test_missing_headers(name: str) -> None:
         ("Mcp-Name", "=?base64?!?="),
     ],
 )
-async def test_headers_that_say_other_than_the_body(name: str, value: str) -> None:
+async def test_headers_that_contradict_the_body_are_refused(
+    name: str, value: str
+) -> None:
     async with site(make_server()) as there:
         body = message("tools/call", {**ADD, "_meta": MODERN})
         assert await code_and_status(

@@ -3,6 +3,9 @@
 import pytest
 
 from mcp_trio.protocol.jsonrpc import MAX_MESSAGE
+from mcp_trio.server.accounts import Account
+from mcp_trio.server.ledger import Ledger, Meter, Priority
+from mcp_trio.transports.http.messages import OUT_OF_MEMORY, Head, Reply
 from mcp_trio.transports.http.parser import MAX_HEAD, MAX_HEADERS, RequestParser
 
 HOST = b"Host: localhost\r\n"
@@ -124,3 +127,52 @@ def test_an_unknown_expectation_or_encoding_is_refused(
     header: bytes, refused: int | None
 ) -> None:
     assert status(get(header)) == refused
+
+
+def test_nothing_is_parsed_after_a_body_that_was_refused() -> None:
+    post = (
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    too_large = b"%x\r\n" % (MAX_MESSAGE + 1) + b"a" * (MAX_MESSAGE + 1) + b"\r\n"
+    parser = parser_after(post, too_large, b"0\r\n\r\n", get())
+    (request,) = parser.requests
+    assert request.refused is not None
+    assert request.refused.status == 413
+
+
+def test_a_head_that_there_is_no_memory_for_is_refused_as_busy() -> None:
+    def admit(head: Head) -> Reply | None:
+        raise MemoryError
+
+    parser = RequestParser(admit, "127.0.0.1")
+    parser.feed(get())
+    assert parser.requests[0].refused is OUT_OF_MEMORY
+
+
+class Upload:
+    def give_up(self) -> bool:
+        return False
+
+
+def test_each_body_on_a_connection_is_charged_to_its_own_client() -> None:
+    clients = iter(["192.0.2.1", "192.0.2.2"])
+    ledger = Ledger(2**30)
+    charged = []
+
+    def admit(head: Head) -> None:
+        head.peer = next(clients)
+
+    def make_meter(peer: str) -> Meter:
+        charged.append(peer)
+        account = Account("address", peer)
+        return Meter(ledger, account, "bodies", Priority.REQUEST, upload.give_up)
+
+    upload = Upload()
+    parser = RequestParser(admit, "127.0.0.1", make_meter=make_meter)
+    head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+    for client in ("192.0.2.1", "192.0.2.2"):
+        parser.feed(head + b"a" * 50_000)
+        assert ledger.held_by(Account("address", client)) > 50_000
+        parser.feed(b"a" * 50_000)
+        assert ledger.held == 0
+    assert charged == ["192.0.2.1", "192.0.2.2"]

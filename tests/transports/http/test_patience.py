@@ -104,13 +104,13 @@ def call(tool: str) -> bytes:
 
 
 async def waited(wire: Wire) -> None:
-    """Use a connection whose last request waited, so it has a task of its own."""
+    """Use a connection whose last request waited, so that it has its own task."""
     await wire.send(call("wait"))
     assert (await wire.response()).status == 200
 
 
 class LastMinute(trio.abc.Instrument):
-    """Sends a request just before the server looks which connections are overdue."""
+    """Sends a request just before the server looks for overdue connections."""
 
     def __init__(self, wire: Wire) -> None:
         assert isinstance(wire.stream, trio.SocketStream)

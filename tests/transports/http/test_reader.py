@@ -189,7 +189,7 @@ async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(
             await other.send(call("slow"))
             assert (
                 await answered(other) == "slow"
-            )  # meanwhile the scope that was left open has ended
+            )  # the scope that was left open has ended in the meantime
             await added(other)
         async with there.wire() as another:
             await added(another)
@@ -203,10 +203,11 @@ async def test_the_end_of_the_host_ends_a_connection_in_the_middle_of_a_head() -
         assert await wire.ended()
 
 
-# What one client does to others
+# Clients do not affect each other
 
 
-# Sends requests without end, and reads the replies. In a process of its own it is ahead of the server always.
+# Sends requests without end, and reads the replies. In a process of its own it is ahead
+# of the server always.
 FLOOD = """
 import socket, sys, threading
 connection = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
@@ -363,7 +364,7 @@ async def test_slow_requests_of_one_client_do_not_queue_before_another_client() 
             own.setblocking(False)
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(own))
             wire = Wire(await stack.enter_async_context(stream))
-            for _ in range(2):  # from the second one on, the reader watches it
+            for _ in range(2):  # from the second request on, the reader watches it
                 await added(wire)
             return own, wire
 

@@ -4,7 +4,7 @@ from tests.support.http_wire import make_server, request, site
 
 
 def ping(number: int) -> bytes:
-    """Return a request with a header that is repeated, and a head of its own."""
+    """Return a request with a repeated header, and a unique head."""
     repeated = f"{number}\r\nX-Repeated: again\r\nX-Repeated: and again"
     return request("GET", "/healthz", {"X-Repeated": repeated})
 

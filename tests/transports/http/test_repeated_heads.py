@@ -1,4 +1,4 @@
-"""A repeated head is recognized, and its request read like the first one."""
+"""A repeated head is recognized, and its request is read like the first one."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def chunked(body: bytes) -> bytes:
 
 
 def read(pieces: list[bytes], *, forgetful: bool = False) -> list[Any]:
-    """Return what was read of each request, and how it ended."""
+    """Return the requests that were read, and how the reading ended."""
     parser = RequestParser(admit, "127.0.0.1")
     for piece in pieces:
         if forgetful:
@@ -60,7 +60,10 @@ def read(pieces: list[bytes], *, forgetful: bool = False) -> list[Any]:
         )
         for one in parser.requests
     ]
-    return [requests, parser.stage, parser.failed, parser.expects, parser.rest]
+    return [
+        *(requests, parser.stage, parser.failed),
+        *(parser.expects_continue, parser.after_upgrade),
+    ]
 
 
 # What begins, ends or looks like a head, and bodies that do.
@@ -76,7 +79,7 @@ TRICKY = (
     b"x" * 50,
 )
 BODIES = st.sampled_from(TRICKY)
-# Values of the headers that may differ, and what only looks like a value.
+# Values of the headers that may differ, and text that only looks like a value.
 NAMES = st.sampled_from(
     (
         b"add",
@@ -120,7 +123,9 @@ MESSAGES = st.one_of(
 
 
 @given(st.lists(MESSAGES, max_size=6))
-def test_each_read_at_once(messages: list[bytes]) -> None:
+def test_requests_that_arrive_whole_mean_the_same_as_without_a_memory(
+    messages: list[bytes],
+) -> None:
     assert read(messages) == read(messages, forgetful=True)
 
 
@@ -135,7 +140,7 @@ def test_read_in_any_pieces(messages: list[bytes], cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("body", TRICKY)
-def test_the_same_head_with_any_body(body: bytes) -> None:
+def test_the_same_head_may_have_any_body(body: bytes) -> None:
     other = bytes(reversed(body))
     assert [one[3] for one in read([sized(body), sized(other), sized(body)])[0]] == [
         body,

@@ -135,7 +135,7 @@ async def started(
 
 
 def answer(response: Response, **content: Any) -> dict[str, Any]:
-    """What to come again with, to a response that asks one thing."""
+    """Return the params that answer a response with one question."""
     result = response.json["result"]
     assert result["resultType"] == "input_required"
     (key,) = result["inputRequests"]
@@ -269,7 +269,7 @@ WAYS = [
 async def clients(
     file: Path, way: str, revision: str
 ) -> AsyncIterator[tuple[Client, Client]]:
-    """Two clients of one process; on stdio, where there can be but one, it is that one twice."""
+    """Return two clients of one process. On stdio, they are the same one."""
     if way == "stdio":
         async with connect(
             [sys.executable, "-m", "mcp_trio", "run", str(file)], revision
@@ -283,7 +283,7 @@ async def clients(
 
 
 async def all_block(client: Client, calls: int) -> None:
-    """Wait until so many calls block, each in the middle of its sleep."""
+    """Wait until this many calls block, each in the middle of its sleep."""
     with trio.fail_after(PATIENCE):
         while int((await client.call_tool("how_many_block")).text) < calls:
             pass  # the call itself is the wait
@@ -317,5 +317,6 @@ async def test_a_ping_is_answered_while_forty_tools_block(
                 assert replies == []  # all of them still block
                 await pinger.call_tool("release")
             assert replies == ["done"] * CALLS
-    # The median, as whatever else this machine does may hold up some of them; what blocks the loop holds up all.
+    # The median, as whatever else this machine does may hold up some of them; what
+    # blocks the loop holds up all.
     assert median(times) < 0.05

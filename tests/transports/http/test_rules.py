@@ -36,7 +36,7 @@ def status(guard: Guard, **headers: str) -> int:
     return refused.status if refused else 200
 
 
-# Where a request goes
+# Routing
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def status(guard: Guard, **headers: str) -> int:
         (b"localhost:80", None),
     ],
 )
-def test_routes(target: bytes, route: str | None) -> None:
+def test_a_target_leads_to_its_route(target: bytes, route: str | None) -> None:
     assert Routes("/mcp").find(head(target)) == route
 
 
@@ -125,7 +125,7 @@ def test_the_address_that_was_connected_to_is_let_in() -> None:
         ("file://localhost", 403),
     ],
 )
-def test_origins(origin: str, expected: int) -> None:
+def test_only_local_origins_are_accepted_by_default(origin: str, expected: int) -> None:
     assert status(Guard(), host="localhost", origin=origin) == expected
 
 
@@ -204,7 +204,9 @@ def test_a_preflight_echoes_only_the_headers_of_mirrored_arguments() -> None:
         ("text/html", (False, False)),
     ],
 )
-def test_accept(accept: str | None, expected: tuple[bool, bool]) -> None:
+def test_accept_says_which_types_a_client_takes(
+    accept: str | None, expected: tuple[bool, bool]
+) -> None:
     assert (
         accepted({} if accept is None else {b"accept": accept.encode()})[:2] == expected
     )
@@ -220,12 +222,12 @@ def test_accept(accept: str | None, expected: tuple[bool, bool]) -> None:
         ("application/x-www-form-urlencoded", False),
     ],
 )
-def test_content_type(kind: str, expected: bool) -> None:
+def test_a_content_type_says_whether_a_body_is_json(kind: str, expected: bool) -> None:
     assert is_json({b"content-type": kind.encode()}) is expected
     assert not is_json({})
 
 
-# What headers say of the body
+# Headers that repeat the body
 
 
 @pytest.mark.parametrize(
@@ -308,11 +310,13 @@ def test_values_that_are_null_or_absent_have_no_header() -> None:
         ({"deep": {"n": 42}}, {"mcp_param_n": "4_2"}),
         ({"on": True}, {"mcp_param_on": "True"}),
         ({"on": 1}, {"mcp_param_on": "true"}),
-        # The header says "hi", not what it looks like.
+        # The header is decoded to "hi".
         ({"region": "=?base64?aGk=?="}, {"mcp_param_region": "=?base64?aGk=?="}),
     ],
 )
-def test_mismatches(arguments: object, headers: dict[str, str]) -> None:
+def test_headers_that_contradict_the_arguments_are_refused(
+    arguments: object, headers: dict[str, str]
+) -> None:
     with pytest.raises(HeaderMismatch):
         check(arguments, **headers)
 
@@ -346,6 +350,7 @@ def test_a_host_is_taken_out_of_its_port_and_brackets(host: str, name: str) -> N
         ("application/json", False),
         ("*/*", False),
         ("*/*, text/event-stream", True),
+        ("text/*, application/json", False),
         ("text/event-stream;q=0, application/json", False),
     ],
 )

@@ -6,8 +6,10 @@ import pytest
 import trio
 
 from mcp_trio import Context, Server
+from mcp_trio.transports.http.sessions import HttpSession
 from tests.support.http_wire import HEADERS, Signals, message, request, site
 from tests.support.http_wire import make_server as make_wait
+from tests.support.reachable import reachable
 
 ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
 OLDER = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -102,11 +104,11 @@ async def test_nothing_is_kept_of_what_has_no_session() -> None:
         refused = await there.post(
             message("resources/subscribe", {"uri": "notes://one"}), headers
         )
-        assert "a session is wanted" in refused.json["error"]["message"]
-        assert server.subscriptions._conversations == {}
+        assert "subscribing needs a session" in refused.json["error"]["message"]
+        assert reachable(server.subscriptions, HttpSession) == []
 
 
-async def test_a_batch_where_the_revision_has_them() -> None:
+async def test_a_batch_is_answered_in_revisions_that_have_batches() -> None:
     async with site(make_server()) as there:
         batch = [message("ping", id=1), message("ping", id=2)]
         assert len((await there.post(batch, said("2025-03-26"))).json) == 2
@@ -125,7 +127,7 @@ async def test_a_question_is_refused_for_nothing_is_known_of_what_the_client_can
 
 
 async def test_closing_the_connection_cancels() -> None:
-    """Without a session nobody can come back for the result."""
+    """Without a session, no client can reconnect for the result."""
     signals = Signals()
     body = json.dumps(message("tools/call", {"name": "wait", "arguments": {}})).encode()
     async with site(make_wait(signals)) as there:

@@ -43,7 +43,7 @@ async def call(
 
 
 @pytest.mark.parametrize("version", ["2024-10-07", "2024-11-05", *RESUMING])
-async def test_a_session_from_its_opening_to_its_end(version: str) -> None:
+async def test_a_session_is_used_and_ended(version: str) -> None:
     async with site(make_server()) as there:
         session = await there.open_session(version)
         reply = await there.post(

@@ -1,4 +1,4 @@
-"""Settings of the HTTP endpoint: what is wrong with one is said before anything is served."""
+"""Invalid settings of the HTTP endpoint are reported before anything is served."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ def test_other_settings_are_taken(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "nothing to serve on: say stdio=True or http="),
+        ({}, "nothing to serve on: expected stdio=True or an address"),
         ({"http": "abc"}, "http: expected [HOST:]PORT such as 8000"),
         ({"http": 99999}, "http: expected a port between 0 and 65535, got 99999"),
         ({"http": -1}, "http: expected [HOST:]PORT"),

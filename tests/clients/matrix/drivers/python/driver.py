@@ -1,10 +1,11 @@
-"""What the drivers of clients in Python have in common.
+"""The common part of the drivers of clients in Python.
 
     python DRIVER.py TRANSPORT TARGET REVISION FEATURE...
 
-TRANSPORT is `stdio`, `http`, `sse` or `ws`. TARGET is a URL, or for stdio a command as a JSON array. For each feature,
-one line of JSON says what the client saw: `{"feature": ..., "saw": ...}`. If the client does not have the feature, the
-line has `unsupported` with the reason instead. If the feature failed, it has `error`.
+TRANSPORT is `stdio`, `http`, `sse` or `ws`. TARGET is a URL, or for stdio a command as
+a JSON array. For each feature, a line of JSON says what the client saw: `{"feature":
+..., "saw": ...}`. If the client does not have the feature, the line has `unsupported`
+with the reason instead. If the feature failed, it has `error`.
 
 A driver defines a subclass of `Driver`.
 """
@@ -28,12 +29,12 @@ TRIP = {"city": "Oslo", "stops": [{"name": "Bergen", "nights": 2}]}
 
 
 class Unsupported(Exception):
-    """The client does not have the feature. The message says what it has instead."""
+    """The client does not have the feature. The message names its alternative."""
 
 
 @dataclass
 class Target:
-    """Where the server is."""
+    """The address of the server."""
 
     transport: str
     url: str
@@ -42,13 +43,16 @@ class Target:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of a server on stdio. By default, clients pass on only a few variables."""
+        """Return the environment of a server on stdio.
+
+        By default, clients pass on only a few variables.
+        """
         return dict(os.environ)
 
 
 @dataclass
 class Result:
-    """What a call gave."""
+    """The result of a call."""
 
     text: str = ""
     is_error: bool = False
@@ -57,7 +61,10 @@ class Result:
 
 
 class Driver:
-    """Uses a client's features. `list_tools` and `call_tool` are enough for most of them."""
+    """Uses the features of a client.
+
+    `list_tools` and `call_tool` are enough for most of them.
+    """
 
     no_structured = "gives programs the text only"
     no_types = "does not give programs the content as the server sent it"
@@ -66,7 +73,7 @@ class Driver:
         self.target = target
 
     def connect(self) -> AbstractAsyncContextManager[Any]:
-        """Connect to the target, and set up what the methods use."""
+        """Connect to the target, and set up the objects that the methods use."""
         raise NotImplementedError
 
     async def list_tools(self) -> list[str]:

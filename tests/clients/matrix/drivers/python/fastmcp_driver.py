@@ -45,7 +45,7 @@ class FastMCP(SessionDriver):
             log_handler=self.hear_log,
             message_handler=self.hear,
         ) as self.client:
-            # The methods that return whole results, by the names that the SDK has for them.
+            # The methods that return whole results, by their names in the SDK.
             methods = {
                 name: getattr(self.client, f"{name}_mcp") for name in WHOLE_RESULTS
             }

@@ -1,4 +1,4 @@
-"""The features of clients that are, or are built on, a session of the official Python SDK, 1.x or 2.x."""
+"""The features of clients that use a session of the official Python SDK, 1.x or 2.x."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SessionDriver(Driver):
         self.notifications: list[str] = []
         self.notified = anyio.Event()
 
-    # What the server asks, and what it notifies of
+    # Requests and notifications of the server
 
     async def answer_elicitation(self, context: Any, params: Any) -> Any:
         return types.ElicitResult(action="accept", content={"city": "Rome", "days": 3})
@@ -177,7 +177,7 @@ class SessionDriver(Driver):
 async def everything(
     list_page: Callable[..., Awaitable[Any]], field: str
 ) -> list[dict[str, Any]]:
-    """The items of all pages."""
+    """Return the items of all pages."""
     items: list[dict[str, Any]] = []
     cursor = None
     while True:
@@ -189,7 +189,7 @@ async def everything(
 
 
 def plain(model: Any) -> dict[str, Any]:
-    """The JSON object that a model stands for. The names of the models' fields differ between 1.x and 2.x."""
+    """Return a model as JSON. The field names differ between 1.x and 2.x."""
     fields: dict[str, Any] = model.model_dump(
         mode="json", by_alias=True, exclude_none=True
     )
@@ -197,7 +197,7 @@ def plain(model: Any) -> dict[str, Any]:
 
 
 def whole(model: Any) -> Result:
-    """What a result of the SDK says."""
+    """Return a result of the SDK as the matrix shows it."""
     result = plain(model)
     content = result["content"]
     return Result(

@@ -1,4 +1,4 @@
-"""Wait for a store that is away."""
+"""Retrying operations of a store while it is unavailable."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -14,10 +14,10 @@ INTERVAL = 0.5
 
 
 async def until_available(operation: Callable[[], Awaitable[T]]) -> T:
-    """Do something with a store, again and again until the store can be reached.
+    """Retry an operation of a store until the store is available.
 
-    It must not matter if the operation is carried out twice, because the store may have
-    been lost before it could acknowledge.
+    The operation must be idempotent, because the connection may be lost after it was
+    carried out and before it was acknowledged.
     """
     while True:
         try:
