@@ -8,7 +8,7 @@ from ...stores.base import Entry, Lease
 from ...stores.peers import Peers
 from ...stores.retry import until_available
 from .event_stream import HISTORY_BYTES, HISTORY_EVENTS
-from .session_record import StreamRecord, decode_stream, encode_record
+from .session_record import ENDS, StreamRecord, decode_stream, encode_record
 
 # Seconds that the events of a stream are kept after the latest one. A request that
 # sends nothing for longer cannot be resumed.
@@ -55,12 +55,13 @@ class StreamLogs:
         lease: Lease | None = None,
     ) -> int:
         """Append entries, and return the last position. See `Store.append`."""
+        has_ended = entries[-1][:1] in ENDS
         return await self._store.append(
             self._key(session, stream),
             *entries,
             entries=HISTORY_EVENTS,
             size=HISTORY_BYTES,
-            ttl=WHILE_OPEN,
+            ttl=self._ttl if has_ended else WHILE_OPEN,
             position=position,
             lease=lease,
         )

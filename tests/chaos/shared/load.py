@@ -220,7 +220,7 @@ class Listener:
     def __init__(self, visitor: Visitor, *, is_modern: bool) -> None:
         self.heard = 0
         self.visitor = visitor
-        self._is_modern = is_modern
+        self.is_modern = is_modern
         self.is_connected = trio.Event()
         self._last: str | None = None
 
@@ -247,7 +247,7 @@ class Listener:
 
     async def _read(self, member: Member) -> None:
         async with AsyncExitStack() as stack:
-            if self._is_modern:
+            if self.is_modern:
                 opening = self.visitor.listen(member)
             else:
                 opening = self.visitor.stream(member, last=self._last)
@@ -283,6 +283,9 @@ async def heard(visitor: Hearing, number: int) -> None:
     expect(reply["result"]["content"][0]["text"], "changed")
     with trio.move_on_after(HANGS):
         while listener.heard == before:
+            if listener.is_modern and listener.is_connected is not connected:
+                # A listen cannot be resumed. Its client reads the resource again.
+                return
             await trio.sleep(0.02)
         return
     kind = "unheard" if listener.is_connected is connected else "gone"
