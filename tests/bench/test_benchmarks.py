@@ -188,6 +188,7 @@ def test_the_guard_fails_if_a_cost_exceeds_its_bound(
 
 
 @pytest.mark.slow
+@pytest.mark.integration
 def test_a_workload_is_measured_and_reported(tmp_path: Path) -> None:
     """The workload compares mcp_trio with a floor, which are not built."""
     command = [

@@ -119,7 +119,7 @@ def test_a_replay_asks_at_a_terminal(recorded, typed, options, code):
         said = read_terminal(ours)
     os.close(ours)
     assert process.returncode == code
-    assert (b"Go on? [y/N]" in said) is not bool(options)
+    assert (b"Continue? [y/N]" in said) is not bool(options)
     assert (b"no differences" in out) is (code == 0)
 
 

@@ -274,11 +274,11 @@ def test_what_cannot_be_run_is_exit_code_2_and_says_why(
         (["server.py"], "the following arguments are required: -o/--output"),
         (
             ["-o", "new.jsonl", "http://127.0.0.1:1/mcp"],
-            "--listen: expected [HOST:]PORT, got nothing",
+            "--listen: expected [HOST:]PORT with a URL, got no port",
         ),
         (
             ["-o", "new.jsonl", "--listen", "0", "--", "cat"],
-            "--listen: expected a SPEC or a URL with it",
+            "--listen: expected a SPEC or a URL, got a command",
         ),
         (["-o", "new.jsonl", "--", "./nowhere"], "cannot record: "),
         (
