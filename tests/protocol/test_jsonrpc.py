@@ -1,9 +1,11 @@
 """Decoding messages: which are refused, with and without a reply, and the errors."""
 
 import pytest
+from msgspec import UNSET
 
 from mcp_trio.protocol.jsonrpc import (
     MAX_BATCH,
+    MAX_ID,
     BadMessage,
     decode,
     decode_batch,
@@ -41,6 +43,27 @@ def test_an_invalid_notification_of_json_rpc_2_is_not_answered(
     with pytest.raises(BadMessage) as refused:
         decode(data)
     assert refused.value.silent is is_silent
+
+
+@pytest.mark.parametrize(
+    ("written", "id"),
+    [
+        ("7", 7),
+        ('"a"', "a"),
+        (f'"{"x" * MAX_ID}"', "x" * MAX_ID),
+        (f'"{"x" * (MAX_ID + 1)}"', UNSET),
+        ("true", UNSET),
+        ("1.5", UNSET),
+    ],
+)
+def test_the_id_of_an_invalid_message_is_read_if_it_is_valid(
+    written: str, id: object
+) -> None:
+    data = f'{{"jsonrpc":"2.0","method":5,"id":{written}}}'
+    with pytest.raises(BadMessage) as refused:
+        decode(data.encode())
+    assert refused.value.id == id
+    assert type(refused.value.id) is type(id)
 
 
 def test_nesting_that_is_too_deep_is_explained() -> None:
