@@ -30,11 +30,12 @@ class _Counter:
         return self
 
     def __enter__(self) -> "_Counter":
+        self._previous = sys.gettrace()  # of a debugger, or of coverage
         sys.settrace(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
+        sys.settrace(self._previous)
 
 
 async def _lines_of_a_change(listens: int) -> int:
