@@ -145,6 +145,10 @@ class AccountEntry:
         self.counts: dict[str, int] = {}  # holdings, by kind
         self.holdings: tuple[dict[Chargeable, None], ...] = ({}, {}, {})
 
+    def shrink(self) -> None:
+        """Copy the dicts, because a dict does not shrink when its items are deleted."""
+        self.holdings = tuple(dict(holdings) for holdings in self.holdings)
+
     def in_order(self) -> list[Chargeable]:
         """Return the holdings in the order of giving them up."""
         idle, streams, requests = self.holdings
@@ -305,6 +309,8 @@ class Ledger:
         if now - self._returned_at >= RETURN_INTERVAL:
             self._returned_at = now
             self._peak = self.held
+            for entry in self._entries.values():
+                entry.shrink()
             self._allocator.return_free_memory()
 
     def count(self, entry: AccountEntry, kind: str, change: int) -> None:

@@ -1,5 +1,7 @@
 """The largest account pays when the budget is exceeded, in a fixed order."""
 
+import sys
+
 import pytest
 from trio.testing import MockClock
 
@@ -425,3 +427,21 @@ def test_free_memory_does_not_go_back_again_and_again(
     for _ in range(3):
         hold(ledger, 2 * MUCH_TO_RETURN).release()
     assert told.count("free memory") == times
+
+
+def test_the_dicts_of_an_account_shrink_when_many_holdings_are_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ledger_module, "RETURN_INTERVAL", 0.0)
+    ledger = Ledger(2**40)
+    kept = hold(ledger, 1)
+    holdings = [hold(ledger, MUCH_TO_RETURN // 500) for _ in range(5_000)]
+
+    def largest_dict() -> int:
+        return max(map(sys.getsizeof, reachable(ledger, dict)))
+
+    with_many = largest_dict()
+    for holding in holdings:
+        holding.release()
+    assert largest_dict() < with_many / 4
+    assert not kept.is_released
