@@ -29,14 +29,11 @@ def _nothing(other: int) -> None: ...
 def _free(numbers: list[Any], number: int) -> None: ...
 
 
-def _best(action: Callable[[], object], rounds: int) -> float:
-    """Return the shortest time of this thread for an action, including freeing."""
-    times = []
-    for _ in range(rounds):
-        began = time.thread_time()
-        action()
-        times.append(time.thread_time() - began)
-    return min(times)
+def _time(action: Callable[[], object]) -> float:
+    """Return the processor time of this thread for an action, including freeing."""
+    began = time.thread_time()
+    action()
+    return time.thread_time() - began
 
 
 @pytest.mark.slow
@@ -58,11 +55,13 @@ def test_large_arguments_that_do_not_fit_are_not_decoded_again_by_slower_means(
             return
         raise AssertionError("the arguments fit")
 
-    # In turns, as the processor's speed changes.
+    # In turns, as the processor's speed changes, and more often if it is busy.
     plain, refused = [], []
-    for _ in range(4):
-        plain.append(_best(lambda: msgspec.json.decode(raw), 1))
-        refused.append(_best(refuse, 1))
+    for number in range(30):
+        plain.append(_time(lambda: msgspec.json.decode(raw)))
+        refused.append(_time(refuse))
+        if number >= 3 and min(refused) <= 1.5 * min(plain):
+            break
     assert min(refused) <= 1.5 * min(plain)
 
 
