@@ -33,6 +33,13 @@ local function grant(lease, counter, until_ms, remembered)
 end
 """
 
+# KEYS: a key that is only written here
+# ARGV: a channel without messages for anyone
+PROBE = """
+redis.call('SET', KEYS[1], '', 'PX', 1000)
+redis.call('PUBLISH', ARGV[1], '')
+"""
+
 # KEYS: record, version counter, lease
 # ARGV: value, time to live in ms or '', expected version or '', token or ''
 # Returns the new version, 0 if the version is not the expected one, -1 if the lease is
@@ -110,7 +117,9 @@ local weight = tonumber(ARGV[3])
 local stored = redis.call('HMGET', KEYS[1], 't', 's')
 local tokens = burst
 if stored[1] then
-    tokens = math.min(burst, tonumber(stored[1]) + (now - tonumber(stored[2])) * rate)
+    -- The clock may have been set back.
+    local passed = math.max(0, now - tonumber(stored[2]))
+    tokens = math.min(burst, tonumber(stored[1]) + passed * rate)
 end
 local before = tokens
 if tokens >= weight - 1e-6 then tokens = math.min(burst, tokens - weight) end

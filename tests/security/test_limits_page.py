@@ -56,7 +56,8 @@ def test_the_page_says_the_bounds_of_the_code() -> None:
 
 
 def test_the_page_says_the_bounds_of_http() -> None:
-    assert f"| {Sessions.max_sessions:,} |" in _row("HTTP sessions")
+    limits = Limits()
+    assert f"| {limits.max_sessions:,} |" in _row("HTTP sessions")
     assert f"| {Sessions.idle_timeout // 60:g} minutes |" in _row("an idle HTTP")
     assert f"| {server.MOST_CONNECTIONS:,}, or" in _row("HTTP connections")
     head = f"{parser.MAX_HEAD // 1024} KiB and {parser.MAX_HEADERS} headers"

@@ -86,7 +86,7 @@ class SharedSessions(SessionKeeper):
     """The shared sessions that this process knows."""
 
     def __init__(self, server: Server[Any], peers: Peers, revisions: Revisions) -> None:
-        super().__init__(server.ledger)
+        super().__init__(server.ledger, server.environment)
         self.peers = peers
         self.logs = StreamLogs(peers, self.idle_timeout)
         self.is_stopping = False

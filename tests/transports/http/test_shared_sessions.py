@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import Access, Context, Principal, Server
+from mcp_trio import Access, Context, Limits, Principal, Server
 from mcp_trio.client.event_parser import EventParser
 from mcp_trio.stores import peers
 from mcp_trio.stores.base import Record, StoreUnavailable
@@ -445,11 +445,13 @@ async def test_an_event_of_no_stream_is_refused() -> None:
             assert reply.status == 400, event
 
 
-async def test_a_client_has_a_bounded_number_of_sessions(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Sessions, "max_sessions", 3)
-    async with two_sites(make) as (a, b):
+async def test_a_client_has_a_bounded_number_of_sessions() -> None:
+    def make_small() -> Server:
+        server = make()
+        server.use_limits(Limits(max_sessions=3))
+        return server
+
+    async with two_sites(make_small) as (a, b):
         sessions = [await a.open_session() for _ in range(4)]
         assert (await add(b, sessions[3])).status == 200
         with trio.fail_after(30):
