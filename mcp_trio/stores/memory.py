@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 
@@ -15,6 +15,10 @@ from ..server.limits import Rate
 from ..server.shared_state import StoreStatistics
 from .base import Entry, Lease, LeaseLost, LogPage, QueuedJob, Record
 from .subscription import Inbox
+
+# Outdated times of expiry are dropped when there are more of them than current ones, by
+# more than this number.
+MOST_OUTDATED = 1_000
 
 
 class _Stored(Struct):
@@ -105,9 +109,10 @@ class MemoryStore:
         expires = inf if stored is None else stored.expires
         if ttl is not None:
             expires = now + ttl
-            heappush(self._expiries, (expires, key))
         version = next(self._versions)
         self._records[key] = _Stored(value, version, expires)
+        if ttl is not None:
+            self._add_expiry(expires, key)
         return version
 
     async def touch(self, key: str, ttl: float) -> bool:
@@ -118,13 +123,26 @@ class MemoryStore:
         if stored is None:
             return False
         stored.expires = now + ttl
-        heappush(self._expiries, (stored.expires, key))
+        self._add_expiry(stored.expires, key)
         return True
 
     async def delete(self, key: str) -> None:
         """Delete a record, if it exists."""
         self._records.pop(key, None)
         self._forget_expired(trio.current_time())
+
+    def _add_expiry(self, expires: float, key: str) -> None:
+        """Note when a record or a log expires.
+
+        Earlier entries of the same key are outdated, but they may be far in the future.
+        """
+        heappush(self._expiries, (expires, key))
+        current = len(self._records) + len(self._logs)
+        if len(self._expiries) > 2 * current + MOST_OUTDATED:
+            expiries = [(record.expires, key) for key, record in self._records.items()]
+            expiries += [(log.expires, key) for key, log in self._logs.items()]
+            heapify(expiries)
+            self._expiries = expiries
 
     def _forget_expired(self, now: float) -> None:
         expiries = self._expiries
@@ -170,7 +188,7 @@ class MemoryStore:
                 break
             kept.size -= len(kept.entries.popleft().data)
         kept.expires = now + ttl
-        heappush(self._expiries, (kept.expires, log))
+        self._add_expiry(kept.expires, log)
         return kept.last
 
     async def delete_log(self, log: str) -> None:

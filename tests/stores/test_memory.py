@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from mcp_trio.server.limits import read_rate
 from mcp_trio.stores.base import MOST_UNREAD, Store
-from mcp_trio.stores.memory import MemoryStore
+from mcp_trio.stores.memory import MOST_OUTDATED, MemoryStore
 from tests.support.reachable import reachable
 from tests.support.store_contract import *  # noqa: F403 (the tests of every store)
 from tests.support.store_contract import Pace
@@ -50,6 +50,24 @@ async def test_records_never_wait(store: Store) -> None:
     await without_waiting(store.append("l", b"", entries=1, size=1, ttl=1))
     await without_waiting(store.take("b", read_rate("1/s")))
     await without_waiting(store.push("q", b""))
+
+
+async def test_memory_does_not_grow_with_the_number_of_writes(
+    autojump_clock: MockClock,
+) -> None:
+    store = MemoryStore()
+    day = 24 * 3600.0
+    for _ in range(2 * MOST_OUTDATED):
+        # Like a stream of a session: kept for a day, and for less after its end.
+        await store.write("stream", b"", ttl=day)
+        await store.append("stream", b"event", entries=9, size=99, ttl=day)
+        await store.touch("stream", 60)
+        await store.append("stream", b"end", entries=9, size=99, ttl=60)
+    # The events, and the times at which they may expire.
+    assert len(reachable(store, tuple)) < 1.2 * MOST_OUTDATED
+    assert await store.read("stream") is not None
+    await trio.sleep(60)
+    assert await store.read("stream") is None
 
 
 async def test_expired_records_are_forgotten(autojump_clock: MockClock) -> None:
