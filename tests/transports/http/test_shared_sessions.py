@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 from functools import partial
+from math import inf
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from mcp_trio.stores import peers
 from mcp_trio.stores.base import Record, StoreUnavailable
 from mcp_trio.stores.memory import MemoryStore
 from mcp_trio.stores.parent import ParentStore, serve_store
-from mcp_trio.transports.http import followed_stream
+from mcp_trio.transports.http import followed_stream, stream_logs
 from mcp_trio.transports.http.sessions import Sessions
 from tests.support.http_wire import (
     HEADERS,
@@ -158,6 +159,33 @@ async def test_the_standing_stream_hears_what_changes_at_another_process() -> No
             updated = await events.next()
             assert updated["method"] == "notifications/resources/updated"
             assert updated["params"] == {"uri": "note://a"}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("calls", [0, 1], ids=["idle", "in use"])
+async def test_a_session_that_outlives_its_announcements_gets_all_announcements(
+    calls: int,
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # With the real intervals, this would take more steps.
+    monkeypatch.setattr(stream_logs, "WHILE_OPEN", 3000)
+    monkeypatch.setattr(peers, "LEASE", 1000)
+    monkeypatch.setattr(peers, "RENEW", 300)
+    monkeypatch.setattr(peers, "RECORD", 3000)
+    async with two_sites(make) as (a, b):
+        session = await a.open_session()
+        async with getting(a, session, patience=inf) as events:
+            await events.primed()
+            a.server.add_tool(trio.sleep, name="early")
+            assert (await events.next())["method"].endswith("list_changed")
+            for _ in range(10):
+                await trio.sleep(1000)
+                for _ in range(calls):
+                    assert (await add(a, session)).status == 200
+            b.server.add_tool(trio.sleep, name="late")
+            with trio.fail_after(60):
+                assert (await events.next())["method"].endswith("list_changed")
 
 
 async def test_only_the_latest_stream_gets_announcements() -> None:
