@@ -21,8 +21,10 @@ from mcp_trio.cli.main import main
 from mcp_trio.cli.run_options import SETTINGS, SWITCHES
 from mcp_trio.cli.worker import run_worker
 from mcp_trio.workers.messages import (
+    Alive,
     AllMetrics,
     Begin,
+    Check,
     CollectMetrics,
     MetricsPage,
     Ready,
@@ -174,6 +176,8 @@ def test_a_worker_serves_what_its_parent_says_until_it_is_stopped(spec: Path) ->
         channel = WorkerChannel(ours)
         await channel.send(begin)
         told.append(await channel.receive())
+        await channel.send(Check())
+        assert await channel.receive() == Alive()
         await channel.send(ReportMetrics())
         told.append(await channel.receive())
         async with trio.open_nursery() as nursery:
