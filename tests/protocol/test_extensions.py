@@ -9,6 +9,7 @@ from mcp_trio.protocol.extensions import (
     MAX_SEEN,
     MAX_SEEN_BYTES,
     MAX_SETTINGS,
+    ExtensionMethod,
     ExtensionTable,
     renders_apps,
 )
@@ -60,6 +61,14 @@ def test_an_extension_that_is_added_later_is_found_in_the_same_declaration() -> 
     assert not table.declares(declaring({CLOCK: {}}), CLOCK)
     table.add(CLOCK, {})
     assert table.declares(declaring({CLOCK: {}}), CLOCK)
+
+
+def test_only_methods_that_are_named_by_a_parameter_have_a_name_header() -> None:
+    table = ExtensionTable()
+    alarm = ExtensionMethod(extension=CLOCK, named_by="zone")
+    reset = ExtensionMethod(extension=CLOCK)
+    table.add(CLOCK, {"clock/alarm": alarm, "clock/reset": reset})
+    assert table.named_by == {"clock/alarm": "zone"}
 
 
 def test_a_bounded_number_of_declarations_is_cached() -> None:
