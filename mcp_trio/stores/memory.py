@@ -16,9 +16,9 @@ from ..server.shared_state import StoreStatistics
 from .base import Entry, Lease, LeaseLost, LogPage, QueuedJob, Record
 from .subscription import Inbox
 
-# Outdated times of expiry are dropped when there are more of them than current ones, by
-# more than this number.
-MOST_OUTDATED = 1_000
+# Outdated entries of the heap of expiries that are kept, besides one for each record
+# and each log.
+MOST_OUTDATED = 1000
 
 
 class _Stored(Struct):
@@ -112,7 +112,7 @@ class MemoryStore:
         version = next(self._versions)
         self._records[key] = _Stored(value, version, expires)
         if ttl is not None:
-            self._add_expiry(expires, key)
+            self._note_expiry(key, expires)
         return version
 
     async def touch(self, key: str, ttl: float) -> bool:
@@ -123,7 +123,7 @@ class MemoryStore:
         if stored is None:
             return False
         stored.expires = now + ttl
-        self._add_expiry(stored.expires, key)
+        self._note_expiry(key, stored.expires)
         return True
 
     async def delete(self, key: str) -> None:
@@ -131,18 +131,19 @@ class MemoryStore:
         self._records.pop(key, None)
         self._forget_expired(trio.current_time())
 
-    def _add_expiry(self, expires: float, key: str) -> None:
+    def _note_expiry(self, key: str, expires: float) -> None:
         """Note when a record or a log expires.
 
-        Earlier entries of the same key are outdated, but they may be far in the future.
+        A log that is appended to often, or that ends early, leaves outdated entries. If
+        there are too many, the heap is built again.
         """
         heappush(self._expiries, (expires, key))
-        current = len(self._records) + len(self._logs)
-        if len(self._expiries) > 2 * current + MOST_OUTDATED:
-            expiries = [(record.expires, key) for key, record in self._records.items()]
-            expiries += [(log.expires, key) for key, log in self._logs.items()]
-            heapify(expiries)
-            self._expiries = expiries
+        kept = len(self._records) + len(self._logs)
+        if len(self._expiries) > 2 * kept + MOST_OUTDATED:
+            records = [(each.expires, name) for name, each in self._records.items()]
+            logs = [(each.expires, name) for name, each in self._logs.items()]
+            self._expiries = records + logs
+            heapify(self._expiries)
 
     def _forget_expired(self, now: float) -> None:
         expiries = self._expiries
@@ -188,7 +189,7 @@ class MemoryStore:
                 break
             kept.size -= len(kept.entries.popleft().data)
         kept.expires = now + ttl
-        self._add_expiry(kept.expires, log)
+        self._note_expiry(log, kept.expires)
         return kept.last
 
     async def delete_log(self, log: str) -> None:

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from mcp_trio.server.limits import read_rate
 from mcp_trio.stores.base import MOST_UNREAD, Store
-from mcp_trio.stores.memory import MOST_OUTDATED, MemoryStore
+from mcp_trio.stores.memory import MemoryStore
 from tests.support.reachable import reachable
 from tests.support.store_contract import *  # noqa: F403 (the tests of every store)
 from tests.support.store_contract import Pace
@@ -52,24 +52,6 @@ async def test_records_never_wait(store: Store) -> None:
     await without_waiting(store.push("q", b""))
 
 
-async def test_memory_does_not_grow_with_the_number_of_writes(
-    autojump_clock: MockClock,
-) -> None:
-    store = MemoryStore()
-    day = 24 * 3600.0
-    for _ in range(2 * MOST_OUTDATED):
-        # Like a stream of a session: kept for a day, and for less after its end.
-        await store.write("stream", b"", ttl=day)
-        await store.append("stream", b"event", entries=9, size=99, ttl=day)
-        await store.touch("stream", 60)
-        await store.append("stream", b"end", entries=9, size=99, ttl=60)
-    # The events, and the times at which they may expire.
-    assert len(reachable(store, tuple)) < 1.2 * MOST_OUTDATED
-    assert await store.read("stream") is not None
-    await trio.sleep(60)
-    assert await store.read("stream") is None
-
-
 async def test_expired_records_are_forgotten(autojump_clock: MockClock) -> None:
     store = MemoryStore()
     for number in range(100):
@@ -77,6 +59,34 @@ async def test_expired_records_are_forgotten(autojump_clock: MockClock) -> None:
     await trio.sleep(1)
     await store.write("last", b"the last value")
     assert reachable(store, bytes) == [b"the last value"]
+
+
+async def test_expired_logs_are_forgotten(autojump_clock: MockClock) -> None:
+    store = MemoryStore()
+    for number in range(100):
+        entry = b"entry of %d" % number
+        await store.append(f"{number}", entry, entries=5, size=100, ttl=1)
+    await trio.sleep(1)
+    await store.append("last", b"the last entry", entries=5, size=100, ttl=1)
+    assert reachable(store, bytes) == [b"the last entry"]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_many_entries_of_a_log_leave_nothing_behind(
+    autojump_clock: MockClock, is_deleted: bool
+) -> None:
+    store = MemoryStore()
+    for number in range(20):
+        for _ in range(500):
+            await store.append(f"{number}", b"", entries=2, size=100, ttl=86_400)
+        # The log expires soon after its end.
+        await store.append(f"{number}", b"", entries=2, size=100, ttl=60)
+        if is_deleted:
+            await store.delete_log(f"{number}")
+    await trio.sleep(60)
+    await store.write("last", b"the last value", ttl=60)
+    assert reachable(store, bytes) == [b"the last value"]
+    assert len(reachable(store, tuple)) < 2_000
 
 
 async def test_a_subscriber_that_is_far_behind_is_told_that_it_missed_something(

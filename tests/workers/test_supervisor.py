@@ -111,6 +111,7 @@ def child_processes() -> list[int]:
     return [int(pid) for path in found for pid in path.read_text().split()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").exists(), reason="workers are found in /proc")
 def test_workers_are_announced_replaced_and_ended(
     spec: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
