@@ -36,6 +36,8 @@ PASSWORD_HINT = (
 # Timeouts of connecting and of an operation, in seconds.
 CONNECT_TIMEOUT = 2.0
 OPERATION_TIMEOUT = 5.0
+# The maxmemory-policy of a Redis that refuses writes when it is full.
+KEEPS_ALL = "noeviction"
 # Seconds between two pings.
 CHECK_INTERVAL = 1.0
 # Seconds between two attempts to connect. They double up to the maximum.
@@ -167,11 +169,29 @@ class RedisConnection:
             await self._check(client)
             if not self.is_available:
                 log.warning("cannot use %s; retrying", self._problem)
+            else:
+                await self._warn_of_eviction(client)
             nursery.start_soon(self._keep_checking, client)
             nursery.start_soon(self._keep_receiving, client)
             await self._has_tried_to_receive.wait()
             yield client
             nursery.cancel_scope.cancel()
+
+    async def _warn_of_eviction(self, client: Redis[bytes]) -> None:
+        """Log a warning if Redis may drop data when it is full."""
+        try:
+            with trio.fail_after(OPERATION_TIMEOUT):
+                found = await client.info("memory")
+        except UNAVAILABLE as problem:  # perhaps the user may not run it
+            log.debug("cannot read the settings of the store: %r", problem)
+            return
+        policy = found.get("maxmemory_policy", KEEPS_ALL)
+        if found.get("maxmemory") and policy != KEEPS_ALL:
+            log.warning(
+                "%s drops data when it is full, such as sessions and tasks: its "
+                "maxmemory-policy is %s. Set it to noeviction",
+                *(self._address.name, policy),
+            )
 
     # Commands
 

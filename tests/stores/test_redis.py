@@ -164,6 +164,22 @@ async def test_rates_go_on_if_the_clock_of_redis_was_set_back(
     assert 0 < await store.take("alice", rate) <= 1
 
 
+async def test_keys_that_redis_has_evicted_do_not_stop_the_others(
+    redis: RedisServer, url: str, store: Store
+) -> None:
+    prefix = parse_redis_url(url).prefix
+    await store.append("l", b"a", b"b", entries=9, size=99, ttl=9)
+    redis.command("DEL", f"{prefix}:log-counts:l")
+    assert await store.append("l", b"c", entries=9, size=99, ttl=9) == 3
+    await store.push("q", b"1")
+    redis.command("DEL", f"{prefix}:queue:q:data")
+    job = await store.pull("q", 9)
+    assert job.data == b""
+    await store.done(job)
+    await store.push("q", b"2")
+    assert (await store.pull("q", 9)).data == b"2"
+
+
 # While Redis is unavailable
 
 
@@ -249,6 +265,18 @@ async def test_a_redis_that_refuses_writes_stays_unavailable_until_it_accepts_th
             await store.write("a", b"1")
     assert caplog.text.count("unavailable") == 1
     assert caplog.text.count("the store is available again") == 1
+
+
+async def test_a_redis_that_drops_data_when_it_is_full_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running_redis(tmp_path) as redis:
+        redis.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        async with RedisStore(redis.url()).running():
+            assert caplog.text == ""  # as it has no limit, it is never full
+        redis.command("CONFIG", "SET", "maxmemory", "100mb")
+        async with RedisStore(redis.url()).running():
+            assert "its maxmemory-policy is allkeys-lru" in caplog.text
 
 
 async def until_available(store: RedisStore) -> None:
