@@ -17,7 +17,7 @@ from .messages import (
     Alive,
     AllMetrics,
     Begin,
-    Check,
+    CheckAlive,
     CollectMetrics,
     MetricsPage,
     Ready,
@@ -91,7 +91,7 @@ class Member:
                     self.stop_at_once.set()
             elif isinstance(message, ReportMetrics):
                 await channel.send(MetricsPage(self._own_page()))
-            elif isinstance(message, Check):
+            elif isinstance(message, CheckAlive):
                 await channel.send(Alive())
             elif isinstance(message, AllMetrics):
                 collecting = self._collecting.get(message.number)

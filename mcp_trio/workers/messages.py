@@ -48,7 +48,7 @@ class ReportMetrics(Struct, tag=True, frozen=True):
     """Send a `MetricsPage`."""
 
 
-class Check(Struct, tag=True, frozen=True):
+class CheckAlive(Struct, tag=True, frozen=True):
     """Send `Alive`, to show that the event loop is not blocked."""
 
 
@@ -71,7 +71,7 @@ class Ready(Struct, tag=True, frozen=True):
 
 
 class Alive(Struct, tag=True, frozen=True):
-    """The reply to `Check`."""
+    """The reply to `CheckAlive`."""
 
 
 class MetricsPage(Struct, tag=True, frozen=True):
@@ -90,7 +90,7 @@ Message: TypeAlias = (
     Begin
     | Stop
     | ReportMetrics
-    | Check
+    | CheckAlive
     | AllMetrics
     | Ready
     | Alive

@@ -13,7 +13,7 @@ import trio
 from .messages import (
     Alive,
     Begin,
-    Check,
+    CheckAlive,
     CollectMetrics,
     Message,
     MetricsPage,
@@ -164,7 +164,7 @@ class WorkerProcess:
         most, so the other one still has time to respond.
         """
         self._responded = trio.Event()
-        await self.send(Check())
+        await self.send(CheckAlive())
         for _ in range(CHECK_PARTS):
             with trio.move_on_after(seconds / CHECK_PARTS):
                 await self._responded.wait()

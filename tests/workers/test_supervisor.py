@@ -24,7 +24,7 @@ from mcp_trio.workers.messages import (
     Alive,
     AllMetrics,
     Begin,
-    Check,
+    CheckAlive,
     CollectMetrics,
     MetricsPage,
     Ready,
@@ -176,7 +176,7 @@ def test_a_worker_serves_what_its_parent_says_until_it_is_stopped(spec: Path) ->
         channel = WorkerChannel(ours)
         await channel.send(begin)
         told.append(await channel.receive())
-        await channel.send(Check())
+        await channel.send(CheckAlive())
         assert await channel.receive() == Alive()
         await channel.send(ReportMetrics())
         told.append(await channel.receive())
