@@ -87,6 +87,11 @@ def _check_extras(options: argparse.Namespace) -> None:
 def _check_workers(options: argparse.Namespace) -> None:
     """Raise UsageError if --workers cannot be combined with the other options."""
     if options.workers is None:
+        if options.worker_timeout is not None:
+            raise UsageError(
+                "--worker-timeout: expected --workers with it, because only workers "
+                "are replaced; add --workers 4, or leave out --worker-timeout"
+            )
         return
     if sys.platform == "win32":
         raise UsageError(

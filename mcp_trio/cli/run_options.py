@@ -165,6 +165,11 @@ SETTINGS = {
         _positive,
         "serve with this many processes; SIGHUP replaces them one after the other",
     ),
+    "worker_timeout": Setting(
+        "SECONDS",
+        seconds,
+        "kill and replace a worker that hangs for longer; 0 for never (30)",
+    ),
     "skills": Setting(
         "FOLDER", str, "serve the skills in this folder, with or without a SPEC"
     ),

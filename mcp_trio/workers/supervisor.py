@@ -21,6 +21,7 @@ from ..stores.parent import serve_store
 from ..stores.store_url import parent_url
 from .messages import AllMetrics, Begin, Ready, Stop
 from .pages import MetricsSum, add_up
+from .watchdog import watch
 from .worker_process import WorkerProcess
 
 log = logging.getLogger("mcp_trio")
@@ -57,6 +58,8 @@ class WorkersPlan(Struct, frozen=True):
     listeners: dict[str, list[socket.socket]]
     # Whether the parent serves the store.
     keeps_store: bool
+    # Seconds after which a worker that does not respond is killed; 0 for never.
+    timeout: float
 
 
 class Supervisor:
@@ -156,6 +159,8 @@ class Supervisor:
         worker = WorkerProcess(number, self._on_ready, self._on_collect)
         self._all.add(worker)
         self._nursery.start_soon(self._run, worker)
+        if self._plan.timeout:
+            self._services.start_soon(watch, worker, self._plan.timeout)
         return worker
 
     async def _run(self, worker: WorkerProcess) -> None:

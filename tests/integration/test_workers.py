@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,26 @@ def test_a_worker_that_dies_is_replaced(group: WorkerGroup) -> None:
     assert f"(process {before[1]}) was killed by SIGKILL" in line
     until(lambda: len(group.workers()) == 3 and before[1] not in group.workers())
     assert group.call("add", a=1, b=2) == "3"
+
+
+def test_a_worker_that_hangs_is_killed_and_replaced(spec: Path, tmp_path: Path) -> None:
+    options = ("--workers", "2", "--worker-timeout", "2")
+    with worker_group(spec, *options) as group:
+        began = tmp_path / "began"
+        with ThreadPoolExecutor(1) as pool:
+            blocked = pool.submit(group.call, "block", path=str(began))
+            until(began.exists)
+            line = group.wait_for_line("has not responded for 2 s")
+            hung = re.search(r"\(process ([0-9]+)\)", line)
+            assert hung is not None
+            # The traceback names the function that blocks.
+            group.wait_for_line("in block")
+            group.wait_for_line(f"(process {hung[1]}) was killed by SIGABRT")
+            with pytest.raises((ConnectionError, HTTPException)):
+                blocked.result(60)
+        until(lambda: len(group.workers()) == 2)
+        assert int(hung[1]) not in group.workers()
+        assert group.call("add", a=1, b=2) == "3"
 
 
 def test_sighup_loads_the_code_again_and_running_requests_finish(
