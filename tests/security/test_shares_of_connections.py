@@ -62,6 +62,22 @@ async def test_a_client_that_fills_all_connections_gives_way_to_another(
             assert response.json["result"]["content"][0]["text"] == "3"
 
 
+async def test_a_newcomer_is_accepted_as_soon_as_another_connection_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(native, "MOST_CONNECTIONS", MOST)
+    # Nobody has to wait for as long as this.
+    monkeypatch.setattr(native, "ROOM_WITHIN", 3600)
+    async with site(make_server(Signals())) as there, AsyncExitStack() as stack:
+        for _ in range(3 * MOST):
+            wire = await wire_from("127.0.0.1", there, stack)
+            await wire.send(LISTEN)
+        honest = await wire_from("127.0.0.2", there, stack)
+        with trio.fail_after(30):
+            await honest.send(ADD)
+            assert (await honest.response()).status == 200
+
+
 async def test_the_one_connection_of_another_client_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

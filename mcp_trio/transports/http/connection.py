@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Protocol
 
 import trio
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ...auth.principal import Principal
 from ...server.accounts import Account, account_at
@@ -103,6 +103,8 @@ class Host(Struct, eq=False):
     date: bytes = b""
     now: float = 0.0
     connections: set["Connection"] = set()
+    # Tasks that wait here are woken whenever a connection is closed.
+    closings: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
 
 
 class Connection:
@@ -228,6 +230,7 @@ class Connection:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
             self._host.connections.discard(self)
+            self._host.closings.unpark_all()
             self._parser.close()
             self._out.clear()
             self._unread = b""
