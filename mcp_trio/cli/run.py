@@ -29,6 +29,17 @@ from .run_options import fill_from_environment, resolve_places, run_arguments
 if TYPE_CHECKING:
     from .reload import Reloader
 
+# The options that are fields of `Limits`.
+LIMITS = (
+    "timeout",
+    "rate",
+    "max_in_flight",
+    "max_sessions",
+    "max_result",
+    "threads",
+    "memory",
+)
+
 __all__ = ["run", "run_arguments"]
 
 
@@ -87,6 +98,11 @@ def _check_extras(options: argparse.Namespace) -> None:
 def _check_workers(options: argparse.Namespace) -> None:
     """Raise UsageError if --workers cannot be combined with the other options."""
     if options.workers is None:
+        if options.worker_timeout is not None:
+            raise UsageError(
+                "--worker-timeout: expected --workers with it, because only workers "
+                "are replaced; add --workers 4, or leave out --worker-timeout"
+            )
         return
     if sys.platform == "win32":
         raise UsageError(
@@ -200,7 +216,7 @@ def configure(server: Server, options: argparse.Namespace) -> None:
         server.task_slots = options.task_slots
     use_store(server, options.store)
     limits = {}
-    for name in ("timeout", "rate", "max_in_flight", "max_result", "threads", "memory"):
+    for name in LIMITS:
         value = getattr(options, name)
         if value is not None:
             limits[name] = value

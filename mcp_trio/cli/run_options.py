@@ -165,6 +165,11 @@ SETTINGS = {
         _positive,
         "serve with this many processes; SIGHUP replaces them one after the other",
     ),
+    "worker_timeout": Setting(
+        "SECONDS",
+        seconds,
+        "kill and replace a worker that hangs for longer; 0 for never (30)",
+    ),
     "skills": Setting(
         "FOLDER", str, "serve the skills in this folder, with or without a SPEC"
     ),
@@ -183,6 +188,11 @@ SETTINGS = {
     ),
     "max_in_flight": Setting(
         "NUMBER", _positive, "how many requests may run at the same time"
+    ),
+    "max_sessions": Setting(
+        "NUMBER",
+        _positive,
+        "how many HTTP sessions may exist at the same time (10,000)",
     ),
     "task_slots": Setting(
         "NUMBER", _positive, "how many tasks may run at the same time (16)"

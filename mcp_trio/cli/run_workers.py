@@ -18,6 +18,8 @@ from .run_options import SETTINGS, SWITCHES
 
 MEMORY = "memory:"
 TRANSPORTS = ("http", "ws")
+# The default of --worker-timeout, in seconds.
+TIMEOUT = 30.0
 
 
 def run_workers(options: argparse.Namespace) -> int:
@@ -32,12 +34,14 @@ def run_workers(options: argparse.Namespace) -> int:
 
 
 async def _supervise(options: argparse.Namespace) -> None:
+    timeout = options.worker_timeout
     names = ["spec", *SWITCHES, *SETTINGS]
     plan = WorkersPlan(
         options.workers,
         {name: getattr(options, name) for name in names},
         await _bind(options),
         keeps_store=options.store in (None, MEMORY),
+        timeout=TIMEOUT if timeout is None else timeout,
     )
     await Supervisor(plan, partial(_announce, options.workers)).run()
 

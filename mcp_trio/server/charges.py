@@ -4,7 +4,7 @@ from msgspec import Raw
 
 from ..protocol.params import NO_META
 from .accounts import account_of
-from .ledger import Holding, Ledger, Priority
+from .ledger import Ledger, Priority
 from .limiter import LISTENS
 from .request import Request
 
@@ -23,23 +23,23 @@ FREE_REQUESTS = 500
 FREE_PARAMS = 256
 
 
-def hold_request(ledger: Ledger, request: Request, total: int) -> Holding | None:
-    """Charge the account of a request that begins to wait.
+def charge_request(ledger: Ledger, request: Request, total: int) -> None:
+    """Charge the account of a request that begins to wait, until `Ledger.release`.
 
-    `total` is the number of requests that wait. Returns None if there is no charge.
+    `total` is the number of requests that wait. Small ones may be free.
     """
     raw = bytes(request.call.raw)
-    is_listen = request.call.method == LISTENS
-    if total <= FREE_REQUESTS and len(raw) <= FREE_PARAMS and not is_listen:
-        return None
-    account = account_of(request.conversation, request.principal)
-    if is_listen:
+    if request.call.method == LISTENS:
         _drop_raw(request)
         uris = request.call.params.notifications.resource_subscriptions
-        size = REQUEST_SIZE + sum(map(len, uris)) + URI_SIZE * len(uris)
-        return ledger.hold(account, "listens", size, Priority.STREAM, request.give_up)
-    size = REQUEST_SIZE + params_size(raw)
-    return ledger.hold(account, "requests", size, Priority.REQUEST, request.give_up)
+        request.kind = "listens"
+        request.size = REQUEST_SIZE + sum(map(len, uris)) + URI_SIZE * len(uris)
+        request.priority = Priority.STREAM
+    elif total > FREE_REQUESTS or len(raw) > FREE_PARAMS:
+        request.size = REQUEST_SIZE + params_size(raw)
+    else:
+        return
+    ledger.add(account_of(request.conversation, request.principal), request)
 
 
 def params_size(raw: bytes) -> int:

@@ -17,7 +17,7 @@ from ..protocol.errors import (
 from ..protocol.types import Text, ToolResult
 from .accounts import account_of
 from .app import Server
-from .charges import hold_request
+from .charges import charge_request
 from .event_log import SLOW
 from .exceptions import AskFailed, TimedOut, ToolError, Unanswered
 from .handlers import HANDLERS, Handler, answer_by_extension
@@ -104,7 +104,7 @@ async def finish(
     request.scope = scope
     conversation.add_cancel_scope(request.call.id, scope)
     server.limiter.count(request, 1)
-    holding = hold_request(server.ledger, request, server.limiter.total)
+    charge_request(server.ledger, request, server.limiter.total)
     began = perf_counter()
     try:
         reply = await continuation
@@ -114,8 +114,7 @@ async def finish(
             raise
         return _encode_error(server, request, out_of_memory())
     finally:
-        if holding is not None:
-            holding.release()
+        server.ledger.release(request)
         server.limiter.count(request, -1)
         now = perf_counter()
         if now - began > SLOW:

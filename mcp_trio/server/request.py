@@ -13,6 +13,7 @@ from ..protocol.types import Json
 from .background import BackgroundTask
 from .channel import Channel
 from .conversation import Conversation
+from .ledger import AccountEntry, Priority
 from .limits import Limits
 from .worker_threads import WorkerThreads
 
@@ -37,10 +38,16 @@ class Environment(Struct, eq=False):
     secret: bytes  # signs the state that clients carry between two calls
     worker_threads: WorkerThreads | None = None  # while the server runs
     lifespan_value: Any = None
+    # Whether it was logged that a client has sent a state with an invalid signature.
+    has_logged_unknown_state: bool = False
 
 
 class Request(Struct, eq=False):
-    """One request, from its start until its reply is sent."""
+    """One request, from its start until its reply is sent.
+
+    While it waits, its account is charged for it, so it has the attributes of a
+    `Chargeable`.
+    """
 
     call: Call
     conversation: Conversation
@@ -58,6 +65,10 @@ class Request(Struct, eq=False):
     target: str = ""  # the tool or the prompt, once the server has found it
     state: dict[str, Any] | None = None  # the values of `Context.state`
     task: BackgroundTask | None = None  # set for tools whose calls may become tasks
+    kind: str = "requests"
+    size: int = 0
+    priority: Priority = Priority.REQUEST
+    entry: AccountEntry | None = None
 
     @property
     def capabilities(self) -> ClientCapabilities:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 
@@ -15,6 +15,10 @@ from ..server.limits import Rate
 from ..server.shared_state import StoreStatistics
 from .base import Entry, Lease, LeaseLost, LogPage, QueuedJob, Record
 from .subscription import Inbox
+
+# Outdated entries of the heap of expiries that are kept, besides one for each record
+# and each log.
+MOST_OUTDATED = 1000
 
 
 class _Stored(Struct):
@@ -105,9 +109,10 @@ class MemoryStore:
         expires = inf if stored is None else stored.expires
         if ttl is not None:
             expires = now + ttl
-            heappush(self._expiries, (expires, key))
         version = next(self._versions)
         self._records[key] = _Stored(value, version, expires)
+        if ttl is not None:
+            self._note_expiry(key, expires)
         return version
 
     async def touch(self, key: str, ttl: float) -> bool:
@@ -118,13 +123,27 @@ class MemoryStore:
         if stored is None:
             return False
         stored.expires = now + ttl
-        heappush(self._expiries, (stored.expires, key))
+        self._note_expiry(key, stored.expires)
         return True
 
     async def delete(self, key: str) -> None:
         """Delete a record, if it exists."""
         self._records.pop(key, None)
         self._forget_expired(trio.current_time())
+
+    def _note_expiry(self, key: str, expires: float) -> None:
+        """Note when a record or a log expires.
+
+        A log that is appended to often, or that ends early, leaves outdated entries. If
+        there are too many, the heap is built again.
+        """
+        heappush(self._expiries, (expires, key))
+        kept = len(self._records) + len(self._logs)
+        if len(self._expiries) > 2 * kept + MOST_OUTDATED:
+            records = [(each.expires, name) for name, each in self._records.items()]
+            logs = [(each.expires, name) for name, each in self._logs.items()]
+            self._expiries = records + logs
+            heapify(self._expiries)
 
     def _forget_expired(self, now: float) -> None:
         expiries = self._expiries
@@ -170,7 +189,7 @@ class MemoryStore:
                 break
             kept.size -= len(kept.entries.popleft().data)
         kept.expires = now + ttl
-        heappush(self._expiries, (kept.expires, log))
+        self._note_expiry(log, kept.expires)
         return kept.last
 
     async def delete_log(self, log: str) -> None:
@@ -181,6 +200,8 @@ class MemoryStore:
         """Return the entries of a log after a position."""
         kept = self._logs.get(log)
         if kept is None or kept.expires <= trio.current_time():
+            return LogPage([], is_complete=after == 0)
+        if not kept.entries:
             return LogPage([], is_complete=after == 0)
         later = [entry for entry in kept.entries if entry.position > after]
         return LogPage(later, is_complete=kept.entries[0].position <= after + 1)

@@ -30,7 +30,11 @@ _SUBJECTS = ("name", "uri", "requestId", "progressToken", "level", "code")
 
 _MIN_WIDTH = 24  # columns
 _FACT_NAME = 10  # columns
-_MAX_VALUE = 200  # characters of a step's value in the HTML page
+_MAX_VALUE = 4_000  # characters of a step's value
+_MAX_VALUE_ON_PAGE = 200  # characters of a step's value in the HTML page
+# Browsers take seconds to open larger pages, and cannot open a page of a gigabyte.
+_MAX_PAGE = 16_000_000  # bytes of all messages that an HTML page shows in full
+_MIN_TEXT = 500  # characters of a message that an HTML page shows in any case
 
 
 # Steps
@@ -52,7 +56,8 @@ class Step(Struct):
     label: str
     notes: list[str]
     value: str
-    text: str
+    head: list[str]
+    data: bytes | Raw
     partner: int | None = None
     lag: str = ""
 
@@ -153,16 +158,10 @@ def _step(
         method=method,
         label=label,
         notes=notes,
-        value=value,
-        text=_full_text(data, wire_notes + wire_fields),
+        value=value[:_MAX_VALUE],
+        head=wire_notes + wire_fields,
+        data=data,
     )
-
-
-def _full_text(data: bytes | Raw, head: list[str]) -> str:
-    """Return the full text of a step: the rows of its head, then its data."""
-    rows = "\n".join(printable(row) for row in head)
-    body = _indented(data)
-    return "\n\n".join(part for part in (rows, body) if part)
 
 
 def _kind(line: Line, members: dict[str, Raw]) -> str:
@@ -430,12 +429,11 @@ def as_html(trace: Trace) -> str:
     from importlib.resources import files
 
     found = steps(trace)
-    for step in found:
-        step.value = step.value[:_MAX_VALUE]
+    max_text = _max_text(found)
     content = {
         "facts": _facts(trace, found),
         "kinds": list(COLORS),
-        "steps": found,
+        "steps": [_on_page(step, max_text) for step in found],
     }
     data = msgspec.json.encode(content).decode()
     # These characters could end the script element or a line of the script.
@@ -443,3 +441,36 @@ def as_html(trace: Trace) -> str:
         data = data.replace(char, f"\\u{ord(char):04x}")
     page = files(__package__) / "diagram.html"
     return page.read_text("utf-8").replace("{{data}}", data)
+
+
+def _max_text(found: list[Step]) -> int:
+    """Return how many characters of each message a page can show."""
+    if sum(len(bytes(step.data)) for step in found) <= _MAX_PAGE:
+        return _MAX_PAGE
+    return max(_MIN_TEXT, _MAX_PAGE // len(found))
+
+
+def _on_page(step: Step, max_text: int) -> Json:
+    """Return the values of a step that the script of the page shows."""
+    return {
+        "time": step.time,
+        "sender": step.sender,
+        "kind": step.kind,
+        "method": step.method,
+        "label": step.label,
+        "notes": step.notes,
+        "value": step.value[:_MAX_VALUE_ON_PAGE],
+        "text": _full_text(step, max_text),
+        "partner": step.partner,
+        "lag": step.lag,
+    }
+
+
+def _full_text(step: Step, max_text: int) -> str:
+    """Return the text of a step: the rows of its head, then its data."""
+    head = "\n".join(printable(row) for row in step.head)
+    data = _indented(step.data)
+    left_out = len(data) - max_text
+    if left_out > 0:
+        data = f"{data[:max_text]}…\n\n{left_out:,} more characters are in the trace."
+    return "\n\n".join(part for part in (head, data) if part)

@@ -14,8 +14,10 @@ from itertools import count
 import trio
 
 from .messages import (
+    Alive,
     AllMetrics,
     Begin,
+    CheckAlive,
     CollectMetrics,
     MetricsPage,
     Ready,
@@ -89,6 +91,8 @@ class Member:
                     self.stop_at_once.set()
             elif isinstance(message, ReportMetrics):
                 await channel.send(MetricsPage(self._own_page()))
+            elif isinstance(message, CheckAlive):
+                await channel.send(Alive())
             elif isinstance(message, AllMetrics):
                 collecting = self._collecting.get(message.number)
                 if collecting is not None:

@@ -48,6 +48,10 @@ class ReportMetrics(Struct, tag=True, frozen=True):
     """Send a `MetricsPage`."""
 
 
+class CheckAlive(Struct, tag=True, frozen=True):
+    """Send `Alive`, to show that the event loop is not blocked."""
+
+
 class AllMetrics(Struct, tag=True, frozen=True):
     """The metrics of all workers, for the `CollectMetrics` with this number."""
 
@@ -66,6 +70,10 @@ class Ready(Struct, tag=True, frozen=True):
     grace: float
 
 
+class Alive(Struct, tag=True, frozen=True):
+    """The reply to `CheckAlive`."""
+
+
 class MetricsPage(Struct, tag=True, frozen=True):
     """The metrics of this worker."""
 
@@ -79,7 +87,15 @@ class CollectMetrics(Struct, tag=True, frozen=True):
 
 
 Message: TypeAlias = (
-    Begin | Stop | ReportMetrics | AllMetrics | Ready | MetricsPage | CollectMetrics
+    Begin
+    | Stop
+    | ReportMetrics
+    | CheckAlive
+    | AllMetrics
+    | Ready
+    | Alive
+    | MetricsPage
+    | CollectMetrics
 )
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 

@@ -21,6 +21,7 @@ from ..stores.parent import serve_store
 from ..stores.store_url import parent_url
 from .messages import AllMetrics, Begin, Ready, Stop
 from .pages import MetricsSum, add_up
+from .watchdog import watch
 from .worker_process import WorkerProcess
 
 log = logging.getLogger("mcp_trio")
@@ -57,6 +58,8 @@ class WorkersPlan(Struct, frozen=True):
     listeners: dict[str, list[socket.socket]]
     # Whether the parent serves the store.
     keeps_store: bool
+    # Seconds after which a worker that does not respond is killed; 0 for never.
+    timeout: float
 
 
 class Supervisor:
@@ -156,6 +159,8 @@ class Supervisor:
         worker = WorkerProcess(number, self._on_ready, self._on_collect)
         self._all.add(worker)
         self._nursery.start_soon(self._run, worker)
+        if self._plan.timeout:
+            self._services.start_soon(watch, worker, self._plan.timeout)
         return worker
 
     async def _run(self, worker: WorkerProcess) -> None:
@@ -236,12 +241,18 @@ class Supervisor:
             await self._replace_all()
 
     async def _replace_all(self) -> None:
+        """Replace the workers, until one cannot start or there is another SIGHUP."""
         log.warning("replacing the workers")
         for number in sorted(self._current):
             if self._stopping.is_set():
                 return
             fresh = self._launch(number)
-            await fresh.settled.wait()
+            await _wait_for_any(fresh.settled, self._to_replace)
+            if not fresh.settled.is_set():
+                log.warning("%s is still starting; starting another one", fresh)
+                fresh.is_stopping = True
+                fresh.kill()
+                return
             if not fresh.is_serving:
                 if not self._stopping.is_set():
                     log.error(
@@ -335,6 +346,18 @@ class Supervisor:
             f"mcp_worker_exits_total {self._exits}",
         ]
         return "".join(f"{line}\n" for line in lines).encode()
+
+
+async def _wait_for_any(*events: trio.Event) -> None:
+    """Wait until one of the events is set."""
+
+    async def wait(event: trio.Event) -> None:
+        await event.wait()
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for event in events:
+            nursery.start_soon(wait, event)
 
 
 @contextmanager

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 import trio
 
 from .messages import (
+    Alive,
     Begin,
+    CheckAlive,
     CollectMetrics,
     Message,
     MetricsPage,
@@ -29,6 +31,10 @@ REPORTS_WITHIN = 1.0
 # work, for requests, and for the lifespan.
 END_TIME = 5.0
 GRACES = 3
+# In how many parts the time is divided that a process has to respond to a check.
+CHECK_PARTS = 10
+# Seconds that a process may take to write a traceback after SIGABRT.
+TRACEBACK_TIME = 2.0
 
 
 class WorkerProcess:
@@ -52,6 +58,7 @@ class WorkerProcess:
         # Its latest metrics.
         self.page = b""
         self._reported = trio.Event()
+        self._responded = trio.Event()
         self._on_ready = on_ready
         self._on_collect = on_collect
         self._process: trio.Process | None = None
@@ -89,7 +96,11 @@ class WorkerProcess:
             inherited += descriptors
         with theirs:
             self._process = process = await trio.lowlevel.open_process(
-                [sys.executable, "-m", MODULE, str(theirs.fileno())],
+                # With faulthandler, it writes a traceback when it crashes or hangs.
+                [
+                    *(sys.executable, "-X", "faulthandler"),
+                    *("-m", MODULE, str(theirs.fileno())),
+                ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=inherited,
                 # So that only the parent gets Ctrl-C. It then stops the workers.
@@ -124,6 +135,8 @@ class WorkerProcess:
             self.ready_since = trio.current_time()
             self.settled.set()
             self._on_ready(self)
+        elif isinstance(message, Alive):
+            self._responded.set()
         elif isinstance(message, MetricsPage):
             self.page = message.page
             self._reported.set()
@@ -138,9 +151,25 @@ class WorkerProcess:
     async def refresh_page(self) -> None:
         """Ask the process for its metrics, and wait for at most `REPORTS_WITHIN`."""
         with trio.move_on_after(REPORTS_WITHIN):
-            self._reported = trio.Event()
+            # Several callers may wait for the same report.
+            if self._reported.is_set():
+                self._reported = trio.Event()
             await self.send(ReportMetrics())
             await self._reported.wait()
+
+    async def responds(self, seconds: float) -> bool:
+        """Return whether the process responds within so many seconds.
+
+        If this process is suspended meanwhile, that counts as one part of the time at
+        most, so the other one still has time to respond.
+        """
+        self._responded = trio.Event()
+        await self.send(CheckAlive())
+        for _ in range(CHECK_PARTS):
+            with trio.move_on_after(seconds / CHECK_PARTS):
+                await self._responded.wait()
+                return True
+        return False
 
     async def end(self, *, is_for_all: bool) -> bool:
         """Let the process finish its requests, and wait until it has ended.
@@ -158,6 +187,13 @@ class WorkerProcess:
         self.kill()
         await self.ended.wait()
         return False
+
+    async def abort(self) -> None:
+        """Kill the process. First let it write a traceback, if it can."""
+        self.send_signal(signal.SIGABRT)
+        with trio.move_on_after(TRACEBACK_TIME):
+            await self.ended.wait()
+        self.kill()
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal to the process, if it has not ended."""

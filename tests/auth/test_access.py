@@ -884,6 +884,10 @@ async def test_misuse_is_explained() -> None:
         (lambda: Access(verify, scopes={'a"b'}), "expected a scope"),
         (lambda: Access(verify, scopes={1}), "expected a scope"),  # type: ignore[arg-type]
         (lambda: Access(verify, authorization_servers="https://x"), "expected a list"),
+        (
+            lambda: Access(verify, authorization_servers=["id.example.org"]),
+            "expected URLs such as https://id.example.org, got 'id.example.org'",
+        ),
         (lambda: Access(verify, resource="/mcp"), "expected the endpoint's URL"),
         (lambda: Principal(""), "expected a non-empty string"),
         (lambda: Principal("a", "admin"), "expected a set of scopes"),  # type: ignore[arg-type]

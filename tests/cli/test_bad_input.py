@@ -33,6 +33,7 @@ OPTIONS = {
     "run server.py --timeout soon": "--timeout: expected a number of seconds such as 5 or 0.5, got 'soon'",
     "run server.py --rate 10": "--rate: expected '10/s', '100/m' or '1000/h', or '10/s:50' with a burst, got '10'",
     "run server.py --max-in-flight 0": "--max-in-flight: expected a whole number of at least 1, got '0'",
+    "run server.py --http 0 --worker-timeout 9": "--worker-timeout: expected --workers with it, because only workers are replaced; add --workers 4, or leave out --worker-timeout",
     "run server.py --threads many": "--threads: expected a whole number of at least 1, got 'many'",
     "run server.py --max-result 1M": "--max-result: expected a whole number of at least 1, got '1M'",
     "run server.py --profile small": "--profile: expected one of pocket, got 'small'",

@@ -54,7 +54,7 @@ def _check(
     if not chosen:
         return 0, []
     reaching = copy.reaching(module, options.tests)
-    everything = sorted({test for tests in reaching.values() for test in tests})
+    everything = copy.tests_run()
     copy.require_passing(everything)
     survivors = []
     for number, mutant in enumerate(chosen, 1):

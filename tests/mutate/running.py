@@ -14,6 +14,7 @@ from pathlib import Path
 
 import coverage
 
+from tests.mutate.contexts import TESTS_RUN
 from tests.mutate.mutants import Mutant
 from tests.support.paths import PROJECT
 
@@ -85,6 +86,13 @@ class Copy:
         return {
             line: [id for id in ids if id] or everything for line, ids in lines.items()
         }
+
+    def tests_run(self) -> list[str]:
+        """Return the ids of all tests that `reaching` ran.
+
+        Some reach the module only in a process that they start.
+        """
+        return (self.folder / TESTS_RUN).read_text(encoding="utf-8").splitlines()
 
     def require_passing(self, tests: list[str]) -> None:
         """Raise SystemExit if a test fails though nothing is changed."""

@@ -11,8 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import Context, Limits, Principal, Server
+from mcp_trio import Access, Context, Limits, Principal, Server
 from mcp_trio.server.charges import REQUEST_SIZE, params_size
+from mcp_trio.transports.http.connection import PARSED_SIZE, Connection
 from mcp_trio.transports.http.messages import Refused
 from mcp_trio.transports.http.sessions import HttpSession, Sessions
 from tests.support.checked import MODERN, OPENING, opened, request
@@ -205,6 +206,27 @@ async def test_a_body_is_freed_without_the_garbage_collector() -> None:
             gc.enable()
 
 
+async def test_a_connection_is_freed_without_the_garbage_collector() -> None:
+    server = Waiting(100 * MIB).server
+    async with site(server) as there:
+        gc.collect()
+        gc.disable()
+        try:
+            async with there.wire() as wire:
+                await wire.send(request_over_http("GET", "/healthz", {}))
+                assert (await wire.response()).status == 200
+                assert len(connections_in_memory()) == 1
+            await held(server, "connections", lambda size: size == 0)
+            await trio.testing.wait_all_tasks_blocked()
+            assert connections_in_memory() == []
+        finally:
+            gc.enable()
+
+
+def connections_in_memory() -> list[object]:
+    return [found for found in gc.get_objects() if type(found) is Connection]
+
+
 async def test_a_complete_body_is_not_charged_any_more() -> None:
     server = Waiting(100 * MIB).server
     async with site(server) as there, there.wire() as wire:
@@ -250,6 +272,71 @@ async def test_a_reply_that_nobody_reads_is_charged_and_given_up() -> None:
         assert server.ledger.by_kind["replies"] == 0
         with pytest.raises((EOFError, AssertionError, trio.BrokenResourceError)):
             await wire.response()
+
+
+def call_over_http(name: str, size: int = 0, **more: str) -> bytes:
+    arguments = {"text": "x" * size} if size else {}
+    asked = message("tools/call", {"name": name, "arguments": arguments})
+    head = {**HEADERS, "MCP-Protocol-Version": "2025-03-26", **more}
+    return request_over_http("POST", "/mcp", head, json.dumps(asked).encode())
+
+
+MANY = 1000
+MANY_REQUESTS = request_over_http("GET", "/healthz", {}) * MANY
+
+
+async def test_requests_that_wait_until_a_reply_is_read_are_charged() -> None:
+    server = Waiting(100 * MIB).server
+    size = 7 * MIB
+
+    @server.tool
+    async def recite() -> str:
+        return "x" * size
+
+    async with site(server) as there, there.wire() as wire:
+        await wire.send(call_over_http("recite") + MANY_REQUESTS)
+        least = size + MANY * PARSED_SIZE
+        await held(server, "replies", lambda size: size >= least)
+    await held(server, "replies", lambda size: size == 0)
+
+
+async def test_requests_that_wait_for_another_one_are_charged_and_dropped() -> None:
+    waiting = Waiting(100 * MIB)
+    ledger = waiting.server.ledger
+    async with site(waiting.server) as there, there.wire() as wire:
+        await wire.send(call_over_http("wait") + MANY_REQUESTS)
+        await held(waiting.server, "bodies", lambda size: size >= MANY * PARSED_SIZE)
+        ledger.budget = MANY * PARSED_SIZE
+        ledger.keep_budget()
+        assert ledger.by_kind["bodies"] == 0
+        assert waiting.running == 1
+        waiting.go.set()
+        response = await wire.response()
+        assert "waited" in response.body.decode()
+        assert response.headers["connection"] == "close"
+        assert await wire.ended()
+
+
+async def test_a_request_whose_token_is_being_verified_is_charged_and_refused() -> None:
+    server = Waiting(100 * MIB).server
+    asks, answers = trio.Event(), trio.Event()
+
+    async def verify(token: str) -> str:
+        asks.set()
+        await answers.wait()
+        return "somebody"
+
+    server.access = Access(verify)
+    async with site(server) as there, there.wire() as wire:
+        asked = call_over_http("quick", 2 * MIB, Authorization="Bearer token")
+        await wire.send(asked)
+        await asks.wait()
+        assert server.ledger.by_kind["bodies"] >= 2 * MIB
+        server.ledger.budget = MIB
+        server.ledger.keep_budget()
+        assert server.ledger.by_kind["bodies"] == 0
+        answers.set()
+        assert (await wire.response()).status == 503
 
 
 async def test_events_of_a_session_are_charged_until_it_ends() -> None:
@@ -309,9 +396,8 @@ def open_session(sessions: Sessions, server: Server[Any], name: str) -> HttpSess
 
 
 def test_no_session_ends_because_another_client_opens_many() -> None:
-    server = Server[Any]("sessions")
-    sessions = Sessions(server.ledger)
-    sessions.max_sessions = 100
+    server = Server[Any]("sessions", limits=Limits(max_sessions=100))
+    sessions = Sessions(server.ledger, server.environment)
     first = [open_session(sessions, server, "small") for _ in range(10)]
     flood = [open_session(sessions, server, "large") for _ in range(1000)]
     assert len(sessions) == 100
@@ -320,9 +406,8 @@ def test_no_session_ends_because_another_client_opens_many() -> None:
 
 
 def test_a_busy_session_of_the_largest_client_ends_for_another_client() -> None:
-    server = Server[Any]("sessions")
-    sessions = Sessions(server.ledger)
-    sessions.max_sessions = 3
+    server = Server[Any]("sessions", limits=Limits(max_sessions=3))
+    sessions = Sessions(server.ledger, server.environment)
     busy = [open_session(sessions, server, "large") for _ in range(3)]
     for session in busy:
         session.announcements.attach(session)

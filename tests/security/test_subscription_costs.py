@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+import pytest
 import trio.testing
 
 from mcp_trio import Server
@@ -87,6 +88,7 @@ async def test_a_change_costs_in_proportion_to_whom_it_concerns() -> None:
     assert await _lines_of_a_change(300) == await _lines_of_a_change(3)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_session_costs_in_proportion_to_its_subscriptions() -> None:
     assert _lines_of_an_end(3000) == _lines_of_an_end(30)
 

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 import trio
 
 from mcp_trio import Limits, Server
@@ -37,6 +38,7 @@ async def send_batch(server: Server[Any], names: list[str]) -> Response:
         )
 
 
+@pytest.mark.slow
 async def test_replies_that_do_not_fit_into_the_bound_are_errors() -> None:
     response = await send_batch(make_server(2**28), ["large"] * 6 + ["small"])
     assert len(response.body) <= MOST_BYTES + 4096

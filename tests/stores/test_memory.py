@@ -61,6 +61,34 @@ async def test_expired_records_are_forgotten(autojump_clock: MockClock) -> None:
     assert reachable(store, bytes) == [b"the last value"]
 
 
+async def test_expired_logs_are_forgotten(autojump_clock: MockClock) -> None:
+    store = MemoryStore()
+    for number in range(100):
+        entry = b"entry of %d" % number
+        await store.append(f"{number}", entry, entries=5, size=100, ttl=1)
+    await trio.sleep(1)
+    await store.append("last", b"the last entry", entries=5, size=100, ttl=1)
+    assert reachable(store, bytes) == [b"the last entry"]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_many_entries_of_a_log_leave_nothing_behind(
+    autojump_clock: MockClock, is_deleted: bool
+) -> None:
+    store = MemoryStore()
+    for number in range(20):
+        for _ in range(500):
+            await store.append(f"{number}", b"", entries=2, size=100, ttl=86_400)
+        # The log expires soon after its end.
+        await store.append(f"{number}", b"", entries=2, size=100, ttl=60)
+        if is_deleted:
+            await store.delete_log(f"{number}")
+    await trio.sleep(60)
+    await store.write("last", b"the last value", ttl=60)
+    assert reachable(store, bytes) == [b"the last value"]
+    assert len(reachable(store, tuple)) < 2_000
+
+
 async def test_a_subscriber_that_is_far_behind_is_told_that_it_missed_something(
     store: Store,
 ) -> None:

@@ -262,6 +262,27 @@ def test_the_page_is_the_same_whatever_the_trace_holds(picture: Trace) -> None:
     assert len(steps) >= len(picture.lines)
 
 
+def texts_on_page(picture: Trace) -> list[str]:
+    steps = json.loads(Elements(as_html(picture)).texts["script"][0])["steps"]
+    return [step["text"] for step in steps]
+
+
+def test_a_page_shows_a_large_message_in_full() -> None:
+    large = "x" * 1_000_000
+    (text,) = texts_on_page(trace(line(0, "server", result(1, {"text": large}))))
+    assert large in text
+
+
+@pytest.mark.slow
+def test_a_page_of_many_large_messages_shows_the_beginning_of_each() -> None:
+    large = result(1, {"text": "x" * 1_000_000})
+    texts = texts_on_page(trace(*[line(0, "server", large)] * 20))
+    assert len(texts) == 20
+    assert all(len(text) < 900_000 for text in texts)
+    assert all(text.startswith('{\n  "jsonrpc": "2.0"') for text in texts)
+    assert re.search("xxx…\n\n200,[0-9]{3} more characters are in the trace.", texts[0])
+
+
 def test_the_page_loads_nothing() -> None:
     page = Elements(as_html(EMPTY))
     assert not {tag for tag, _ in page.found} & {

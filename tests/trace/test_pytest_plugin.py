@@ -78,6 +78,7 @@ def test_each_trace_is_a_test_on_each_of_its_transports(project):
     )
 
 
+@pytest.mark.slow
 def test_the_traces_are_tested_beside_the_test_paths(project):
     project.makeini(
         "[pytest]\nmcp_traces = traces\nmcp_server = server.py:server\ntestpaths = tests\n"

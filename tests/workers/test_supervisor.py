@@ -21,8 +21,10 @@ from mcp_trio.cli.main import main
 from mcp_trio.cli.run_options import SETTINGS, SWITCHES
 from mcp_trio.cli.worker import run_worker
 from mcp_trio.workers.messages import (
+    Alive,
     AllMetrics,
     Begin,
+    CheckAlive,
     CollectMetrics,
     MetricsPage,
     Ready,
@@ -109,6 +111,7 @@ def child_processes() -> list[int]:
     return [int(pid) for path in found for pid in path.read_text().split()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").exists(), reason="workers are found in /proc")
 def test_workers_are_announced_replaced_and_ended(
     spec: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
@@ -173,6 +176,8 @@ def test_a_worker_serves_what_its_parent_says_until_it_is_stopped(spec: Path) ->
         channel = WorkerChannel(ours)
         await channel.send(begin)
         told.append(await channel.receive())
+        await channel.send(CheckAlive())
+        assert await channel.receive() == Alive()
         await channel.send(ReportMetrics())
         told.append(await channel.receive())
         async with trio.open_nursery() as nursery:

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Protocol
 
 import trio
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ...auth.principal import Principal
 from ...server.accounts import Account, account_at
@@ -64,6 +64,10 @@ PIECE = 256 * 1024
 MAX_BACKLOG = 256 * 1024
 # Bytes that are charged for every connection.
 CONNECTION_SIZE = 4 * 1024
+# Bytes of a parsed request without its body, and of each of its headers. Thousands of
+# short requests may arrive in one chunk.
+PARSED_SIZE = 512
+HEADER_SIZE = 80
 # What sending raises if the client has disconnected, or if the connection was closed
 # here.
 CONNECTION_LOST = (*DISCONNECTED, OSError, trio.BusyResourceError)
@@ -99,6 +103,8 @@ class Host(Struct, eq=False):
     date: bytes = b""
     now: float = 0.0
     connections: set["Connection"] = set()
+    # Tasks that wait here are woken whenever a connection is closed.
+    closings: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
 
 
 class Connection:
@@ -149,6 +155,8 @@ class Connection:
         self._backlog = bytearray()  # read while a request ran
         self._backlog_meter: Meter | None = None
         self._backlog_is_lost = False
+        # The size of the requests that the last bytes from the client completed.
+        self._parsed_size = 0
         # The time at which the turn of this client ends.
         self._turn_ends = 0.0
         # Cancels the wait for the next turn.
@@ -222,6 +230,7 @@ class Connection:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
             self._host.connections.discard(self)
+            self._host.closings.unpark_all()
             self._parser.close()
             self._out.clear()
             self._unread = b""
@@ -272,7 +281,23 @@ class Connection:
         if is_waiting and not self._host.service.stopping:
             self.end_wait()
 
+    def _parse(self, data: bytes) -> None:
+        """Parse what was read, and measure the requests in it if there are many."""
+        self._parser.feed(data)
+        self._parsed_size = 0
+        if len(self._parser.requests) > 1:
+            self._parsed_size = sum(map(_size_of, self._parser.requests))
+
+    def _queue_size(self) -> int:
+        """Return at least the size of the requests that wait for the current one.
+
+        Some of those that arrived together may be answered already. Counting again for
+        each of them would take too long.
+        """
+        return self._parsed_size if self._parser.requests else 0
+
     def _charge_backlog(self) -> None:
+        """Charge for what the client has sent while a request is running."""
         if self._backlog_meter is None:
             self._backlog_meter = Meter(
                 self._host.service.server.ledger,
@@ -297,9 +322,28 @@ class Connection:
         if self._backlog_meter is not None:
             self._backlog_meter.set(0)
 
+    def _hold_queue(self) -> Holding | None:
+        """Charge the client for requests that wait until the current one is done."""
+        size = self._queue_size()
+        if size <= STEP:
+            return None
+        ledger = self._host.service.server.ledger
+        return ledger.hold(
+            self.account, "bodies", size, Priority.REQUEST, self._give_up_queue
+        )
+
+    def _give_up_queue(self) -> bool:
+        """Drop the requests that wait, and close the connection after this one."""
+        self._backlog_is_lost = True
+        self._parser.requests.clear()
+        return True
+
     def _hold_unread(self) -> Holding | None:
-        """Charge the client for data that it does not read at once."""
-        size = len(self._unread)
+        """Charge the client for data that it does not read at once.
+
+        Its next requests wait until it has read.
+        """
+        size = len(self._unread) + self._queue_size()
         if size <= STEP:
             return None
         ledger = self._host.service.server.ledger
@@ -387,7 +431,7 @@ class Connection:
         if self._backlog:
             data = bytes(self._backlog)
             self._clear_backlog()
-            self._parser.feed(data)
+            self._parse(data)
             return
         self._begin_wait()
         if self.state is READING:
@@ -424,7 +468,7 @@ class Connection:
     def _take_in(self, data: bytes | None) -> None:
         """Parse what was read: empty at the end, None if nothing has arrived yet."""
         if data:
-            self._parser.feed(data)
+            self._parse(data)
         elif data is not None and self.state is not LAST_LOOK:
             self._keeps_alive = False
 
@@ -497,10 +541,15 @@ class Connection:
         self._out.append(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def _identify(self, parsed: Parsed) -> None:
-        """Find the principal of a request, or refuse it."""
+        """Find the principal of a request, or refuse it, unless that is done."""
+        if parsed.is_identified:
+            return
         # Replies to earlier requests need not wait for the verifier.
         await self._flush()
-        parsed.refused = await self._host.service.bearer_auth.identify(parsed)
+        with self._charging_wait(parsed, account_at(parsed.peer, None)):
+            refused = await self._host.service.bearer_auth.identify(parsed)
+        parsed.refused = parsed.refused or refused
+        parsed.is_identified = True
         self._principal = parsed.principal
 
     def _handle(self, parsed: Parsed) -> AnswerNow:
@@ -571,7 +620,7 @@ class Connection:
 
     @contextmanager
     def _charging_wait(self, parsed: Parsed, account: Account) -> Iterator[None]:
-        """Charge for a request that waits for its turn, and for unread replies."""
+        """Charge for a request that waits, its successors, and unread replies."""
 
         def give_up() -> bool:
             if self._out:
@@ -579,9 +628,13 @@ class Connection:
                 self.close()
             parsed.refused = OUT_OF_MEMORY
             parsed.body = b""
+            self._drop_successors(parsed)
             return True
 
-        size = len(parsed.body) + sum(map(len, self._out))
+        size = len(parsed.body) + self._queue_size() + sum(map(len, self._out))
+        if size <= STEP:
+            yield
+            return
         holding = self._host.service.server.ledger.hold(
             account, "bodies", size, Priority.REQUEST, give_up
         )
@@ -589,6 +642,16 @@ class Connection:
             yield
         finally:
             holding.release()
+
+    def _drop_successors(self, parsed: Parsed) -> None:
+        """Drop the requests after this one. The connection is closed after it."""
+        queue = self._parser.requests
+        is_queued = len(queue) > 0 and queue[0] is parsed
+        if len(queue) == int(is_queued):
+            return
+        self._give_up_queue()
+        if is_queued:
+            queue.append(parsed)
 
     async def _upgrade(self, parsed: Parsed) -> None:
         """Hand the connection over as a WebSocket. No other request follows on it."""
@@ -616,6 +679,19 @@ class Connection:
         """Send a response, and watch for a disconnect in the meantime."""
         if isinstance(answer, Feed):
             self._enter(LISTENING)
+        holding = self._hold_queue()
+        try:
+            await self._write_and_watch(answer, parsed)
+        finally:
+            if holding is not None:
+                holding.release()
+        if isinstance(answer, Exchange) and not self._keeps_alive:
+            answer.client_disconnected()
+        if self._host.service.stopping or self._backlog_is_full():
+            self._keeps_alive = False
+        self._enter(ANSWERING)
+
+    async def _write_and_watch(self, answer: Exchange | Feed, parsed: Parsed) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery.cancel_scope)
             try:
@@ -623,11 +699,6 @@ class Connection:
             except CONNECTION_LOST:
                 self._keeps_alive = False
             nursery.cancel_scope.cancel()
-        if isinstance(answer, Exchange) and not self._keeps_alive:
-            answer.client_disconnected()
-        if self._host.service.stopping or self._backlog_is_full():
-            self._keeps_alive = False
-        self._enter(ANSWERING)
 
     async def _watch(self, response: trio.CancelScope) -> None:
         """Read what the client sends. Cancel the response if it disconnects."""
@@ -813,6 +884,11 @@ class Connection:
             self._sent += self._socket.send(piece)
         except BlockingIOError:
             pass
+
+
+def _size_of(parsed: Parsed) -> int:
+    """Return the memory that a parsed request takes, in bytes."""
+    return PARSED_SIZE + HEADER_SIZE * len(parsed.headers) + len(parsed.body)
 
 
 @lru_cache(8)

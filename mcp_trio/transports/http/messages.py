@@ -74,6 +74,7 @@ class Parsed(Head):
     keeps_alive: bool = True
     chunked: bool = True  # whether the client can read a chunked response
     upgrade: bool = False
+    is_identified: bool = False  # whether its principal is known, or it has none
 
     def encoded(self) -> bytes:
         """Return the head nearly as it was sent."""

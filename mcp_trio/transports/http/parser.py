@@ -170,14 +170,16 @@ class RequestParser:
     def close(self) -> None:
         """Discard everything that was read. Nothing is parsed after this.
 
-        This parser and the one of httptools refer to each other. This breaks the cycle,
-        so a body does not stay in memory until the garbage collector runs.
+        This parser refers to its connection, and it and the parser of httptools refer
+        to each other. This breaks the cycles, so nothing stays in memory until the
+        garbage collector runs.
         """
         self.failed = True
         self.requests.clear()
         self.memo.forget()
         self._prepare()
         self._parser = HttpRequestParser(None)
+        self._make_meter = None
         if self._meter is not None:
             self._meter.close()
 

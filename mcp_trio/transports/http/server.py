@@ -24,7 +24,7 @@ from .reader import Reader
 from .rules import METADATA
 from .service import Service
 from .settings import DEFAULT_SETTINGS, HttpSettings
-from .state import LISTENING, WAITS_FOR_CLIENT
+from .state import CLOSED, LISTENING, WAITS_FOR_CLIENT
 
 log = logging.getLogger("mcp_trio")
 
@@ -36,6 +36,9 @@ MOST_CONNECTIONS = 10_000
 ROOM = 100
 # Seconds for connections to close before this checks again whether there is room.
 ROOM_WITHIN = 0.01
+# Seconds to wait for each open connection before more of them are closed. The search
+# for the ones to close takes its time, too, and must not take all of the loop's.
+PAUSE_PER_CONNECTION = 1e-6
 # The order in which the connections of one client are closed: those that wait for the
 # client, event streams and WebSockets, and those with a running request.
 WAITING_RANK, STREAM_RANK, REQUEST_RANK = range(3)
@@ -147,12 +150,23 @@ async def make_room(host: Host, most: int, newcomer: str = "") -> bool:
     """
     # If there are few connections, their clients should keep most of them.
     most = min(most, 1 + len(host.connections) // 16)
+    count = len(host.connections)
     ending = giving_way(host.connections, most, newcomer)
     for connection in ending:
         connection.give_way()
-    if ending or not newcomer:
+    if ending:
+        await trio.sleep(count * PAUSE_PER_CONNECTION)
+        await _wait_until_one_is_closed(host, ending)
+    elif not newcomer:
         await trio.sleep(ROOM_WITHIN)
     return bool(ending)
+
+
+async def _wait_until_one_is_closed(host: Host, ending: list[Connection]) -> None:
+    """Wait until one of the connections is closed, but not for long."""
+    with trio.move_on_after(ROOM_WITHIN):
+        while all(connection.state is not CLOSED for connection in ending):
+            await host.closings.park()
 
 
 def giving_way(

@@ -391,6 +391,7 @@ WRONG: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
         "PromptResult(messages): expected list[PromptMessage], got ['hello']",
     ),
     (Completion, ([5],), {}, "Completion(values): expected list[str], got [5]"),
+    (Completion, ("abc",), {}, "Completion(values): expected list[str], got 'abc'"),
     (InvalidParams, (5,), {}, "InvalidParams(message): expected str, got 5"),
 ]
 

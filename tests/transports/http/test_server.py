@@ -393,6 +393,7 @@ async def test_small_requests_with_large_replies_do_not_pile_up() -> None:
             assert len((await wire.response()).body) > 2**20
 
 
+@pytest.mark.slow
 async def test_what_waits_behind_a_reply_that_nobody_reads_may_go_on_before_it_is_read() -> (
     None
 ):

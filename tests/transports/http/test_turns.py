@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcp_trio import Limits, Server
+from mcp_trio import Access, Limits, Server
 from mcp_trio.server.accounts import Account
 from mcp_trio.server.request import Request
 from mcp_trio.server.turns import Turns
@@ -129,6 +129,21 @@ async def test_slow_requests_on_many_connections_let_another_client_go_first(
     assert slow.served.index("other") <= 2
 
 
+async def test_slow_requests_that_arrive_together_let_another_client_go_first() -> None:
+    slow = Slow()
+    async with (
+        site_on("native", slow.server, trusted_proxies=PROXIES) as there,
+        AsyncExitStack() as stack,
+    ):
+        busy, other = [await connect(there, stack) for _ in range(2)]
+        slow.meanwhile = lambda: other.connection.send(post(OTHER, "other"))
+        await busy.send(post(BUSY, "busy") * 8)
+        await other.until(b'"done"')
+        for _ in range(8):
+            await busy.until(b'"done"')
+    assert slow.served.index("other") <= 2
+
+
 async def test_requests_that_follow_on_the_connection_are_answered_after_the_wait() -> (
     None
 ):
@@ -217,6 +232,45 @@ async def test_requests_that_wait_for_their_turn_are_charged(transport: str) -> 
     assert 0 < len(slow.served) < CONNECTIONS
     if transport == "HTTP":
         assert sum(answer.startswith(b"HTTP/1.1 503") for answer in answers)
+
+
+@pytest.mark.parametrize("connection", ["fresh", "used before"])
+async def test_a_token_is_verified_once_for_a_request_that_waits_for_its_turn(
+    connection: str,
+) -> None:
+    slow = Slow()
+    turns = slow.server.turns
+    verified: list[str] = []
+
+    async def verify(token: str) -> str:
+        verified.append(token)
+        return "busy"
+
+    slow.server.access = Access(verify, remember=0)
+    account = Account("principal", "busy")
+    body = slow_call("busy")
+    headers = modern_headers(body) | {"Authorization": "Bearer token"}
+    call = request("POST", "/mcp", headers, json.dumps(body).encode())
+    async with (
+        site_on("native", slow.server) as there,
+        AsyncExitStack() as stack,
+    ):
+        client = await connect(there, stack)
+        if connection == "used before":
+            await client.send(call)
+            await client.response()
+            while turns.lines:
+                await trio.lowlevel.checkpoint()
+            verified.clear()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(prevent_turns, turns, account)
+            await client.send(call)
+            with trio.fail_after(30):
+                while not turns.lines[account].waiting:
+                    await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        assert (await client.response()).status == 200
+    assert verified == ["token"]
 
 
 async def answer_to(client: Client) -> bytes:
