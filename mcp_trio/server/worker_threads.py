@@ -118,11 +118,10 @@ class WorkerThreads:
         else:
             self.busy -= 1
         self._any_freed_at = trio.current_time()
-        if slot.account in self._held:
-            self._freed_at[slot.account] = self._any_freed_at
-        else:
-            self._freed_at.pop(slot.account, None)
+        self._freed_at[slot.account] = self._any_freed_at
         self._serve_queues()
+        if slot.account not in self._held:
+            del self._freed_at[slot.account]
 
     def _has_room(self, account: Account) -> bool:
         is_any_free = self.busy + self.abandoned < self.most
