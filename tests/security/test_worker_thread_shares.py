@@ -194,6 +194,42 @@ async def test_a_call_waits_while_threads_of_its_account_become_free(
     assert "last" in ended
 
 
+async def test_a_call_is_refused_when_only_threads_of_others_become_free(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    autojump_clock.autojump_threshold = float("inf")
+    threads = WorkerThreads(2)  # each account may use one
+    first, second, of_other = (threading.Event() for _ in range(3))
+    ended: list[str] = []
+    refused: list[str] = []
+
+    async def run(account: Account, name: str, event: threading.Event) -> None:
+        try:
+            await threads.run(lambda: event.wait(10), account, "tool block")
+            ended.append(name)
+        except TooManyCalls:
+            refused.append(name)
+
+    async def has_ended(name: str) -> None:
+        while name not in ended:
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, OTHER, "of another", of_other)
+        for name, event in (("first", first), ("second", second), ("last", second)):
+            nursery.start_soon(run, ONE, name, event)
+            await trio.testing.wait_all_tasks_blocked()
+        first.set()
+        await has_ended("first")
+        autojump_clock.jump(PATIENCE - 1)
+        of_other.set()
+        await has_ended("of another")
+        autojump_clock.jump(1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert refused == ["last"]
+        second.set()
+
+
 async def test_a_freed_thread_goes_to_each_account_in_turn() -> None:
     threads = WorkerThreads(1)
     order: list[str] = []
