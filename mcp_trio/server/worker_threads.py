@@ -48,7 +48,7 @@ class WorkerThreads:
         # that is below its share, which then becomes the last. Each call can be removed
         # without a search, because many may be cancelled at once.
         self._queues: dict[Account, OrderedDict[_Slot, None]] = {}
-        # When a thread of each account that holds others, and when any thread, last
+        # When a thread of each account that holds one, and when any thread, last
         # became free.
         self._freed_at: dict[Account, float] = {}
         self._any_freed_at = -inf

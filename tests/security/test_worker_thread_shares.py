@@ -4,7 +4,7 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -157,6 +157,77 @@ async def test_a_call_is_refused_when_no_thread_becomes_free_for_long(
             "Busy: no worker thread became free within 30 s; try again in 1 s"
         ]
         release.set()
+
+
+@pytest.mark.parametrize(("most", "share"), [(2, 1), (4, 3)])
+async def test_a_call_waits_while_threads_of_its_account_become_free(
+    most: int, share: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    autojump_clock.autojump_threshold = float("inf")
+    threads = WorkerThreads(most)
+    first, others = threading.Event(), threading.Event()
+    ended: list[str] = []
+
+    async def run(call: Callable[[], object], name: str) -> None:
+        await threads.run(call, ONE, "tool block")
+        ended.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, lambda: first.wait(10), "first")
+        for _ in range(share - 1):
+            nursery.start_soon(run, lambda: others.wait(10), "other")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(run, lambda: others.wait(10), "other")
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(run, int, "last")
+        await trio.testing.wait_all_tasks_blocked()
+        assert threads.waiting == 2
+
+        autojump_clock.jump(PATIENCE - 1)
+        first.set()
+        while "first" not in ended:
+            await trio.lowlevel.checkpoint()
+        autojump_clock.jump(1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert threads.waiting == 1
+        others.set()
+    assert "last" in ended
+
+
+async def test_a_call_is_refused_when_only_threads_of_others_become_free(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    autojump_clock.autojump_threshold = float("inf")
+    threads = WorkerThreads(2)  # each account may use one
+    first, second, of_other = (threading.Event() for _ in range(3))
+    ended: list[str] = []
+    refused: list[str] = []
+
+    async def run(account: Account, name: str, event: threading.Event) -> None:
+        try:
+            await threads.run(lambda: event.wait(10), account, "tool block")
+            ended.append(name)
+        except TooManyCalls:
+            refused.append(name)
+
+    async def has_ended(name: str) -> None:
+        while name not in ended:
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run, OTHER, "of another", of_other)
+        for name, event in (("first", first), ("second", second), ("last", second)):
+            nursery.start_soon(run, ONE, name, event)
+            await trio.testing.wait_all_tasks_blocked()
+        first.set()
+        await has_ended("first")
+        autojump_clock.jump(PATIENCE - 1)
+        of_other.set()
+        await has_ended("of another")
+        autojump_clock.jump(1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert refused == ["last"]
+        second.set()
 
 
 async def test_a_call_that_has_not_waited_for_long_is_not_refused(
