@@ -190,6 +190,8 @@ class Document:
             value = amount(figure.value, unit)
             if figure.about.get("limited_by_the_load"):
                 value += " (the load is the bottleneck)"
+            elif figure.about.get("limited_by_the_cores"):
+                value += " (the load and the server use all cores)"
             details = []
             for column in self._columns(name):
                 detail = float(str(figure.about.get(column.key, "nan")))

@@ -5,6 +5,7 @@ The servers are started by the command line, as users start them.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from mcp_trio.bench.load import BUSY
 from mcp_trio.bench.target import BenchTarget, reach, request
 
 from .compiled import WrkLoad
@@ -117,7 +119,19 @@ class WorkerLoad(WrkLoad):
                 )
                 for name, number in WORKERS.items()
             }
-            return self.load_in_turn(targets, pace)
+            figures = self.load_in_turn(targets, pace)
+        for figure in figures.values():
+            note_busy_cores(figure, os.cpu_count() or 1)
+        return figures
+
+
+def note_busy_cores(figure: Figure, cores: int) -> None:
+    """Note whether the load and the server have used all cores between them."""
+    load = figure.about["load_took"]
+    server = figure.about["server_took"]
+    assert isinstance(load, float)
+    assert isinstance(server, float)
+    figure.about["limited_by_the_cores"] = load + server > BUSY * cores
 
 
 SESSIONS = "shared_sessions"

@@ -23,6 +23,7 @@ from benchmarks.ratios import Ratio
 from benchmarks.registry import RATIOS, WORKLOADS
 from benchmarks.report import amount
 from benchmarks.servers import Servers
+from benchmarks.shared import note_busy_cores
 from benchmarks.workloads import QUICK, Figure, Pace, Workload
 from mcp_trio.load_spec import UsageError
 from tests.support.paths import PROJECT
@@ -165,6 +166,20 @@ def test_results_include_the_command_the_figures_and_what_was_left_out(
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["figures"]["stdio_async"]["typescript"]["value"] == 100.0
     assert (tmp_path / "chart-stdio.svg").read_text().count("200 calls/s") == 1
+
+
+@pytest.mark.parametrize(("server", "is_said"), [(1.49, True), (1.3, False)])
+def test_the_report_says_if_a_load_on_the_same_machine_leaves_no_core(
+    server: float, is_said: bool
+) -> None:
+    figure = Figure(1000.0, [1000.0], {"load_took": 0.41, "server_took": server})
+    note_busy_cores(figure, cores=2)
+    document = report.Document.of({"workers": {"2 workers": figure}}, Builds(), "-")
+    output = StringIO()
+    document.show(Console(file=output, width=200))
+    assert "0.41" in output.getvalue()
+    said = "the load and the server use all cores" in output.getvalue()
+    assert said is is_said
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,25 @@ def http_get(port: int, path: str) -> tuple[int, str]:
         connection.close()
 
 
+def newest_request(method: str, params: dict[str, Any]) -> tuple[dict[str, str], str]:
+    """Return the headers and the body of a request of the newest revision."""
+    body = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": method,
+        "params": {**params, "_meta": META},
+    }
+    headers = {
+        "Content-Type": "application/json",
+        "MCP-Protocol-Version": NEWEST,
+        "Mcp-Method": method,
+    }
+    name = params.get("name", params.get("taskId"))
+    if name is not None:
+        headers["Mcp-Name"] = name
+    return headers, json.dumps(body)
+
+
 class ServerProcess:
     """One process, started with the command line."""
 
@@ -81,22 +100,9 @@ class ServerProcess:
         Returns the status, the headers and the message of the response.
         """
         connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
-        body = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": method,
-            "params": {**params, "_meta": META},
-        }
-        headers = {
-            "Content-Type": "application/json",
-            "MCP-Protocol-Version": NEWEST,
-            "Mcp-Method": method,
-        }
-        name = params.get("name", params.get("taskId"))
-        if name is not None:
-            headers["Mcp-Name"] = name
+        headers, body = newest_request(method, params)
         try:
-            connection.request("POST", "/mcp", json.dumps(body), headers)
+            connection.request("POST", "/mcp", body, headers)
             response = connection.getresponse()
             message = json.loads(response.read())
             return response.status, dict(response.getheaders()), message

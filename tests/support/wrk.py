@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,28 +69,36 @@ def tool_call(name: str, **arguments: object) -> str:
     return script(headers, body)
 
 
+# Seconds after which wrk ends by itself.
+LONGEST = 300
+
+
 @contextmanager
 def under_load(
-    folder: Path, port: int, script: str, *, seconds: int, connections: int
+    folder: Path, port: int, script: str, *, connections: int
 ) -> Iterator[Load]:
-    """Keep connections busy during the block, and wait until wrk has ended."""
+    """Keep connections busy until the block ends. Then the load has its figures."""
     program = shutil.which("wrk")
     if program is None:
         pytest.skip("wrk is not installed")
-    file = folder / "load.lua"
+    file = folder / f"load-{port}.lua"
     file.write_text(script)
     url = f"http://127.0.0.1:{port}/mcp"
-    options = f"-t1 -c{connections} -d{seconds}s --timeout 10s -s".split()
+    options = f"-t1 -c{connections} -d{LONGEST}s --timeout 10s -s".split()
     process = subprocess.Popen(
         [program, *options, str(file), url], stdout=subprocess.PIPE, text=True
     )
     load = Load()
     try:
         yield load
-        output, _ = process.communicate(timeout=seconds + 60)
+        # It reports what it has measured so far.
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=LONGEST + 60)
     finally:
         process.kill()
         process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
     found = re.search("FOUND (.*)", output)
     assert found is not None, output
     for name, value in json.loads(found[1]).items():
