@@ -300,11 +300,16 @@ class Ledger:
             if self.held > MUCH and not self._has_prepared:
                 self._has_prepared = True
                 self._allocator.return_large_blocks()
-        elif self._peak > MUCH_TO_RETURN and self.held < self._peak // 2:
-            self._return_memory()
+        elif self._peak > MUCH_TO_RETURN:
+            self.return_memory()
 
-    def _return_memory(self) -> None:
-        """Return free memory to the system, unless this was done recently."""
+    def return_memory(self) -> None:
+        """Return free memory to the system if much was released.
+
+        Does nothing if this was done recently, so it has to be called again later.
+        """
+        if self._peak <= MUCH_TO_RETURN or self.held >= self._peak // 2:
+            return
         now = time.monotonic()
         if now - self._returned_at >= RETURN_INTERVAL:
             self._returned_at = now

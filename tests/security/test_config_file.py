@@ -108,7 +108,7 @@ def test_a_lock_that_is_held_for_long_is_one_line_of_error(
     assert _config(file, "one") == 0
 
 
-def test_what_cannot_be_written_leaves_nothing(
+def test_a_failed_write_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:

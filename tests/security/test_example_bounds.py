@@ -75,7 +75,7 @@ async def test_a_pattern_is_bounded_in_length() -> None:
     assert result.text == "A pattern has at most 200 characters"
 
 
-async def test_so_many_files_are_looked_at(
+async def test_only_a_limited_number_of_files_is_looked_at(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for number in range(20):

@@ -339,6 +339,34 @@ async def test_a_request_whose_token_is_being_verified_is_charged_and_refused() 
         assert (await wire.response()).status == 503
 
 
+@pytest.mark.parametrize("wait", [False, True])
+async def test_a_connection_whose_reply_is_given_up_at_once_ends_without_an_error(
+    wait: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Waiting(MIB).server
+
+    @server.tool
+    async def recite(wait: bool) -> str:
+        if wait:
+            await trio.lowlevel.checkpoint()
+        return "x" * (7 * MIB)
+
+    async with site(server) as there:
+        async with there.wire() as wire:
+            await wire.send(recital(wait=wait))
+            with pytest.raises((EOFError, AssertionError, trio.BrokenResourceError)):
+                await wire.response()
+        await held(server, "connections", lambda size: size == 0)
+        assert (await there.send("GET", "/healthz")).status == 200
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def recital(*, wait: bool) -> bytes:
+    asked = message("tools/call", {"name": "recite", "arguments": {"wait": wait}})
+    head = {**HEADERS, "MCP-Protocol-Version": "2025-03-26"}
+    return request_over_http("POST", "/mcp", head, json.dumps(asked).encode())
+
+
 async def test_events_of_a_session_are_charged_until_it_ends() -> None:
     server = Waiting(100 * MIB).server
 

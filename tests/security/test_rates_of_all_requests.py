@@ -122,7 +122,7 @@ async def test_polls_at_their_interval_count_nothing(
             await client.request("tasks/get", asked)
 
 
-async def test_so_many_polls_are_expected() -> None:
+async def test_only_a_limited_number_of_polls_is_remembered() -> None:
     limiter = Server("rated", limits=Limits(rate="1/h")).limiter
     for number in range(MOST_SENDERS + 5):
         limiter.expect_poll(f"task {number}", 1.0)

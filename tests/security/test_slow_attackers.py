@@ -189,7 +189,7 @@ async def test_beyond_the_bound_the_longest_waiting_connections_are_closed(
             assert (await wire.request("GET", "/healthz", {})).status == 200
 
 
-async def test_where_all_are_busy_a_new_one_waits(
+async def test_a_new_connection_waits_while_all_others_are_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(native, "MOST_CONNECTIONS", 5)

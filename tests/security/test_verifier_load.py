@@ -315,7 +315,7 @@ async def test_a_request_that_waits_too_long_for_its_turn_gets_503(
     assert statuses == [503] * (MOST_VERIFYING_OF_ONE + 1)
 
 
-async def test_so_many_tokens_are_remembered() -> None:
+async def test_only_a_limited_number_of_tokens_is_remembered() -> None:
     verifier = Verifier()
     verifier.go.set()
     access = Access(verifier)

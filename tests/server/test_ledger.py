@@ -429,6 +429,23 @@ def test_free_memory_does_not_go_back_again_and_again(
     assert told.count("free memory") == times
 
 
+def test_what_is_released_soon_after_memory_went_back_goes_back_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ledger_module, "RETURN_INTERVAL", 3600.0)
+    ledger, told = noting_ledger()
+    holding = hold(ledger, 8 * MUCH_TO_RETURN)
+    holding.resize(3 * MUCH_TO_RETURN)
+    holding.release()
+    assert told.count("free memory") == 1
+    ledger.return_memory()
+    assert told.count("free memory") == 1
+    monkeypatch.setattr(ledger_module, "RETURN_INTERVAL", 0.0)
+    ledger.return_memory()
+    ledger.return_memory()
+    assert told.count("free memory") == 2
+
+
 def test_the_dicts_of_an_account_shrink_when_many_holdings_are_released(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

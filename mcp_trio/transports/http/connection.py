@@ -689,7 +689,8 @@ class Connection:
             answer.client_disconnected()
         if self._host.service.stopping or self._backlog_is_full():
             self._keeps_alive = False
-        self._enter(ANSWERING)
+        if self.state is not CLOSED:
+            self._enter(ANSWERING)
 
     async def _write_and_watch(self, answer: Exchange | Feed, parsed: Parsed) -> None:
         async with trio.open_nursery() as nursery:
@@ -768,13 +769,15 @@ class Connection:
         try:
             if self._tls is not None:
                 return bytes(await self._tls.receive_some(CHUNK))
-            while True:
+            # trio must not be asked to wait for a socket that was closed here.
+            while self.state is not CLOSED:
                 await trio.lowlevel.wait_readable(self._socket)
                 data = self._receive_now()
                 if data is not None:
                     return data
         except CONNECTION_LOST:
-            return b""
+            pass
+        return b""
 
     def _put(self, response: Reply | Feed, parsed: Parsed) -> None:
         """Queue a whole reply, or the head of a stream, to be written next."""
@@ -834,6 +837,8 @@ class Connection:
             self._sent = 0
             if holding is not None:
                 holding.release()
+        if self.state is CLOSED:
+            raise trio.ClosedResourceError("the connection was given up")
         self._enter(afterwards)
 
     async def _write_unread(self) -> None:

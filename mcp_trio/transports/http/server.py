@@ -222,12 +222,16 @@ def _giving_order(connection: Connection) -> tuple[int, float]:
 
 
 async def keep_time(host: Host) -> None:
-    """Once a second, set the time and close overdue connections and sessions."""
+    """Once a second, set the time, and close overdue connections and sessions.
+
+    This also returns the memory of clients that have gone to the system.
+    """
     while True:
         now = trio.current_time()
         host.now = now
         host.date = formatdate(usegmt=True).encode()
         host.service.sessions.expire(now)
+        host.service.server.ledger.return_memory()
         for connection in list(host.connections):
             if connection.is_overdue(now):
                 connection.end_wait()
