@@ -21,6 +21,12 @@ from .subscription import Inbox
 MOST_OUTDATED = 1000
 
 
+# Seconds between two checks whether this process was suspended, and the longest time
+# between them if it was not.
+WATCH_INTERVAL = 1.0
+LONGEST_GAP = 3.0
+
+
 class _Stored(Struct):
     value: bytes
     version: int
@@ -73,6 +79,10 @@ class MemoryStore:
         self._tokens = count(1)
         self._versions = count(1)
         self._queues: dict[str, _Queue] = {}
+        # When `watch_for_suspension` has last run; None if it does not run. And since
+        # when this process has not been suspended.
+        self._watched: float | None = None
+        self._active_since = -inf
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -240,10 +250,36 @@ class MemoryStore:
 
     # Leases
 
+    async def watch_for_suspension(self) -> None:
+        """Notice when this process was suspended. For a store that it serves to others.
+
+        They could not renew their leases meanwhile. So nobody can take over an expired
+        lease before they have had the time to renew it.
+        """
+        self._watched = trio.current_time()
+        while True:
+            await trio.sleep(WATCH_INTERVAL)
+            self._check_for_suspension()
+
+    def _check_for_suspension(self) -> None:
+        if self._watched is None:
+            return
+        now = trio.current_time()
+        if now - self._watched > LONGEST_GAP:
+            self._active_since = now
+        self._watched = now
+
+    def _may_take_over(self, seconds: float) -> bool:
+        """Return whether an expired lease can be taken over for so many seconds."""
+        self._check_for_suspension()
+        return trio.current_time() - self._active_since >= seconds
+
     async def acquire(self, key: str, seconds: float) -> Lease | None:
         """Lease a key. Returns None if it is already leased."""
         now = trio.current_time()
         if self._is_leased(key, now):
+            return None
+        if key in self._leases and not self._may_take_over(seconds):
             return None
         return self._grant(key, now + seconds)
 
@@ -292,12 +328,12 @@ class MemoryStore:
         """Wait for an item, and lease it for so many seconds. See `Store.pull`."""
         items = self._queue(queue)
         while True:
-            item = self._expired_item(items)
+            item = self._expired_item(items, seconds)
             if item is None and items.waiting:
                 item = items.waiting.popleft()
             if item is not None:
                 return self._lease_item(queue, item, seconds)
-            with trio.move_on_at(self._next_end(items)):
+            with trio.move_on_at(self._next_end(items, seconds)):
                 await items.changed.park()
 
     async def begin(self, job: QueuedJob) -> None:
@@ -342,15 +378,17 @@ class MemoryStore:
         items.changed.unpark_all()
         return QueuedJob(queue, item.id, item.data, item.attempts + 1, item.lease)
 
-    def _expired_item(self, items: _Queue) -> _Queued | None:
+    def _expired_item(self, items: _Queue, seconds: float) -> _Queued | None:
         """Return an item whose lease has expired, or None."""
+        if not self._may_take_over(seconds):
+            return None
         now = trio.current_time()
         for item in items.leased.values():
             if not self._is_leased(item.id, now):
                 return item
         return None
 
-    def _next_end(self, items: _Queue) -> float:
-        """Return when the next lease of an item expires."""
+    def _next_end(self, items: _Queue, seconds: float) -> float:
+        """Return when the next lease of an item can be taken over."""
         ends = [self._leases[id][1] for id in items.leased if id in self._leases]
-        return min(ends, default=inf)
+        return max(min(ends, default=inf), self._active_since + seconds)

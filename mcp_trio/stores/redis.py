@@ -251,11 +251,11 @@ class RedisStore:
     def _may_take_over(self, seconds: float) -> int:
         """Return 1 if this process may take over expired leases, else 0.
 
-        Nobody could renew a lease while Redis was unavailable. So after reconnecting,
-        their holders get the time of a full lease to renew them.
+        Nobody could renew a lease while Redis was unavailable, and perhaps nobody could
+        while this process was suspended. So afterwards, the holders of leases get the
+        time of a full lease to renew them.
         """
-        connected = trio.current_time() - self._connection.connected_since
-        return int(connected >= seconds)
+        return int(self._connection.connected_for(seconds))
 
     # Queues
 

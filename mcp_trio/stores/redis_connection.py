@@ -38,8 +38,10 @@ CONNECT_TIMEOUT = 2.0
 OPERATION_TIMEOUT = 5.0
 # The maxmemory-policy of a Redis that refuses writes when it is full.
 KEEPS_ALL = "noeviction"
-# Seconds between two pings.
+# Seconds between two pings, and the longest time between them if this process was not
+# suspended.
 CHECK_INTERVAL = 1.0
+LONGEST_GAP = 5.0
 # Seconds between two attempts to connect. They double up to the maximum.
 MIN_BACKOFF = 0.1
 MAX_BACKOFF = 2.0
@@ -141,6 +143,8 @@ class RedisConnection:
         self._address = address
         self._statistics = statistics
         self._went_away = trio.Event()
+        # When this process was last known not to be suspended.
+        self._active = -math.inf
         # Why the latest command has failed, for the log.
         self._problem = ""
         # Channel -> its subscribers.
@@ -153,6 +157,18 @@ class RedisConnection:
     def is_available(self) -> bool:
         """Whether Redis responded to the latest command."""
         return self.connected_since < math.inf
+
+    def connected_for(self, seconds: float) -> bool:
+        """Return whether Redis was available for so long, and this process ran."""
+        self._check_for_suspension()
+        return trio.current_time() - self.connected_since >= seconds
+
+    def _check_for_suspension(self) -> None:
+        """Count this process as disconnected until now if it was suspended."""
+        now = trio.current_time()
+        if self.is_available and now - self._active > LONGEST_GAP:
+            self.connected_since = now
+        self._active = now
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Redis[bytes]]:
@@ -245,6 +261,7 @@ class RedisConnection:
 
     async def _check(self, client: Redis[bytes]) -> None:
         """Note whether Redis is available."""
+        self._check_for_suspension()
         try:
             if self.is_available:
                 await self._run(client.ping)

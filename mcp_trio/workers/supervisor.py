@@ -118,7 +118,9 @@ class Supervisor:
         """Start the parent's own tasks."""
         if self._plan.keeps_store:
             path = os.path.join(folder, "store")
-            await self._services.start(serve_store, MemoryStore(), path)
+            store = MemoryStore()
+            self._services.start_soon(store.watch_for_suspension)
+            await self._services.start(serve_store, store, path)
             self._options = {**self._options, "store": parent_url(path)}
         self._environment = dict(os.environ)
         if not self._environment.get(SECRET):

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from mcp_trio.server.limits import read_rate
@@ -99,3 +100,38 @@ async def test_a_subscriber_that_is_far_behind_is_told_that_it_missed_something(
         received = await subscription.receive()
     assert len(received) == MOST_UNREAD
     assert received[0] == b"5"
+
+
+async def test_leases_outlive_a_suspension_of_the_process_that_keeps_them(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    store = MemoryStore()
+    nursery.start_soon(store.watch_for_suspension)
+    lease = await store.acquire("a", 10)
+    lost = await store.acquire("b", 10)
+    assert lease is not None
+    assert lost is not None
+    job = await store.push("q", b"1", hold=10)
+    assert job is not None
+    pulled: list[bytes] = []
+
+    async def pull() -> None:
+        pulled.append((await store.pull("q", 10)).data)
+
+    nursery.start_soon(pull)
+    await trio.sleep(1.5)
+    autojump_clock.jump(60)
+    assert await store.acquire("a", 10) is None
+    await trio.testing.wait_all_tasks_blocked()
+    assert pulled == []
+    # Their owners, which could not renew them before, do so now.
+    await store.renew(lease, 10)
+    await store.renew(job.lease, 15)
+    await trio.sleep(9)
+    assert await store.acquire("b", 10) is None
+    await trio.sleep(1.5)
+    assert await store.acquire("b", 10) is not None
+    assert pulled == []
+    await trio.sleep(5)
+    assert pulled == [b"1"]
+    nursery.cancel_scope.cancel()

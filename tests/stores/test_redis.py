@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from mcp_trio.server.limits import Rate
+from mcp_trio.server.shared_state import StoreStatistics
 from mcp_trio.stores.base import Store, StoreUnavailable
 from tests.support.deployment import make_certificate
 from tests.support.redis_server import (
@@ -29,7 +31,10 @@ from tests.support.store_contract import Pace, acquire, acquire_when_free
 coredis = pytest.importorskip("coredis")
 
 from mcp_trio.stores.redis import RedisStore  # noqa: E402 (needs coredis)
-from mcp_trio.stores.redis_connection import parse_redis_url  # noqa: E402
+from mcp_trio.stores.redis_connection import (  # noqa: E402 (needs coredis)
+    RedisConnection,
+    parse_redis_url,
+)
 
 # coredis does not close the memory streams of a connection that it could not make.
 pytestmark = [
@@ -178,6 +183,29 @@ async def test_keys_that_redis_has_evicted_do_not_stop_the_others(
     await store.done(job)
     await store.push("q", b"2")
     assert (await store.pull("q", 9)).data == b"2"
+
+
+async def test_a_process_that_was_suspended_takes_over_no_leases_at_first(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    connection = RedisConnection(parse_redis_url("redis://a"), StoreStatistics())
+    connection.connected_since = trio.current_time()
+
+    async def pass_time(seconds: int) -> None:
+        for _ in range(seconds):
+            await trio.sleep(1)
+            connection.connected_for(10)
+
+    await pass_time(9)
+    assert not connection.connected_for(10)
+    await pass_time(3)
+    assert connection.connected_for(10)
+    autojump_clock.jump(60)
+    assert not connection.connected_for(10)
+    await pass_time(9)
+    assert not connection.connected_for(10)
+    await pass_time(2)
+    assert connection.connected_for(10)
 
 
 # While Redis is unavailable
