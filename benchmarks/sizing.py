@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mcp_trio.bench.target import BenchTarget
-from mcp_trio.transports.http.sessions import Sessions
+from mcp_trio.server.limits import MOST_SESSIONS
 
 from .contenders.table import NEWEST, OLDER
 from .servers import free_port, running_server
@@ -62,8 +62,6 @@ OWN_COMMANDS = ("auth", "client", "hello", "info", "ping", "select", "setinfo")
 # Seconds for which a process is watched that does nothing.
 IDLE = 9.0
 MICRO = 1_000_000
-# Those that one process serves.
-MOST_SESSIONS = Sessions.max_sessions
 
 
 # What is measured

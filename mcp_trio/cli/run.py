@@ -29,6 +29,17 @@ from .run_options import fill_from_environment, resolve_places, run_arguments
 if TYPE_CHECKING:
     from .reload import Reloader
 
+# The options that are fields of `Limits`.
+LIMITS = (
+    "timeout",
+    "rate",
+    "max_in_flight",
+    "max_sessions",
+    "max_result",
+    "threads",
+    "memory",
+)
+
 __all__ = ["run", "run_arguments"]
 
 
@@ -205,7 +216,7 @@ def configure(server: Server, options: argparse.Namespace) -> None:
         server.task_slots = options.task_slots
     use_store(server, options.store)
     limits = {}
-    for name in ("timeout", "rate", "max_in_flight", "max_result", "threads", "memory"):
+    for name in LIMITS:
         value = getattr(options, name)
         if value is not None:
             limits[name] = value

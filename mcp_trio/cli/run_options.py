@@ -189,6 +189,11 @@ SETTINGS = {
     "max_in_flight": Setting(
         "NUMBER", _positive, "how many requests may run at the same time"
     ),
+    "max_sessions": Setting(
+        "NUMBER",
+        _positive,
+        "how many HTTP sessions may exist at the same time (10,000)",
+    ),
     "task_slots": Setting(
         "NUMBER", _positive, "how many tasks may run at the same time (16)"
     ),

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
-from ..protocol.framing import LineDecoder
+from ..protocol.framing import LineDecoder, VerbatimLineDecoder
 
 # The client accepts messages of any size, but the decoder requires a limit.
 _NO_LIMIT = 2**62
@@ -20,7 +20,8 @@ class LineWire:
     """A wire to a server's standard input and output.
 
     `run` must be running in a nursery. `process` is the server's process, if the wire
-    belongs to one.
+    belongs to one. If the wire is `verbatim`, `receive` returns each line as it is, and
+    blank lines too.
     """
 
     def __init__(
@@ -28,12 +29,16 @@ class LineWire:
         stdin: trio.abc.SendStream,
         stdout: trio.abc.ReceiveStream,
         process: trio.Process | None = None,
+        *,
+        verbatim: bool = False,
     ) -> None:
         self.process = process
         self._stdin = stdin
         self._stdout = stdout
         self._outgoing, self._to_write = trio.open_memory_channel[bytes](math.inf)
-        self._lines = LineDecoder(limit=_NO_LIMIT)
+        self._lines: LineDecoder | VerbatimLineDecoder = LineDecoder(limit=_NO_LIMIT)
+        if verbatim:
+            self._lines = VerbatimLineDecoder()
 
     async def receive(self) -> list[bytes | None]:
         """Wait for messages and return all complete ones."""
@@ -68,7 +73,7 @@ class LineWire:
 
 @asynccontextmanager
 async def open_stdio(
-    command: Sequence[str], *, patience: float = 2.0
+    command: Sequence[str], *, patience: float = 2.0, verbatim: bool = False
 ) -> AsyncIterator[LineWire]:
     """Start a command and open a wire to it. Raises OSError.
 
@@ -83,7 +88,7 @@ async def open_stdio(
         raise type(error)(f"{command[0]} cannot be started: {error.strerror}") from None
     assert process.stdio is not None
     stdio = process.stdio
-    wire = LineWire(stdio.send_stream, stdio.receive_stream, process)
+    wire = LineWire(stdio.send_stream, stdio.receive_stream, process, verbatim=verbatim)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.run)
         try:

@@ -112,12 +112,9 @@ class ExtensionTable:
 
         Sessions are long-lived, so they must not keep arbitrary data from a client.
         """
-        capabilities = known_flags(capabilities)
-        if capabilities.extensions is UNSET:
-            return capabilities
         kept = self.declared(capabilities)
         extensions = Raw(encode(kept)) if kept else UNSET
-        return msgspec.structs.replace(capabilities, extensions=extensions)
+        return msgspec.structs.replace(known_flags(capabilities), extensions=extensions)
 
 
 def renders_apps(settings: Json | None) -> bool:

@@ -54,3 +54,30 @@ class LineDecoder:
     def end(self) -> list[bytes | None]:
         """Return the last line at the end of the stream, if it has no line feed."""
         return self.feed(b"\n")
+
+
+class VerbatimLineDecoder:
+    """Splits a stream of bytes into lines, and changes nothing in them.
+
+    For recording and checking what a server sends: carriage returns, a byte order mark
+    and blank lines are kept, and lines of any length are accepted. The methods have the
+    types of those of `LineDecoder`, but no line is None.
+    """
+
+    def __init__(self) -> None:
+        # An incomplete line.
+        self._held = bytearray()
+
+    def feed(self, chunk: bytes) -> list[bytes | None]:
+        """Return the lines that this chunk completes, in order."""
+        first, *others = chunk.split(b"\n")
+        lines: list[bytes | None] = []
+        self._held += first
+        for other in others:
+            lines.append(bytes(self._held))
+            self._held = bytearray(other)
+        return lines
+
+    def end(self) -> list[bytes | None]:
+        """Return the last line at the end of the stream, if it has no line feed."""
+        return self.feed(b"\n") if self._held else []

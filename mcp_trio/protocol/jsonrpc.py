@@ -6,6 +6,7 @@ An id is a string or an integer: fractions and null are not accepted.
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -58,7 +59,18 @@ class BadMessage(Exception):
         self.silent = silent
 
 
+class InvalidMessage(Struct):
+    """The fields of an invalid message that matter for its answer, still encoded."""
+
+    jsonrpc: Raw | UnsetType = UNSET
+    id: Raw | UnsetType = UNSET
+    method: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
 _decode_envelope = msgspec.json.Decoder(Envelope).decode
+_decode_invalid = msgspec.json.Decoder(InvalidMessage).decode
+_decode_id = msgspec.json.Decoder(Id).decode
 _decode_raws = msgspec.json.Decoder(list[Raw]).decode
 _encoder = msgspec.json.Encoder()
 
@@ -100,42 +112,45 @@ def _bad_message(data: bytes, problem: Exception) -> BadMessage:
     if not isinstance(problem, msgspec.ValidationError):
         return BadMessage(ParseError(f"Parse error: {problem}"))
     # The decoder stopped at the first invalid field, so the remaining data may not even
-    # be JSON. Decode all of it without a type.
+    # be JSON. Decode all of it, but make no objects, because it may be large.
     try:
-        message = msgspec.json.decode(data)
-    except msgspec.ValidationError:  # a number that is too large for msgspec
-        message = None
+        message = _decode_invalid(data)
+    except msgspec.ValidationError:  # not an object
+        message = InvalidMessage()
     except (msgspec.DecodeError, RecursionError) as syntax_problem:
         return _bad_message(data, syntax_problem)
-    if not isinstance(message, dict):
-        message = {}
     error = InvalidRequest(f"Invalid request: {explain(problem)}")
     return BadMessage(error, _readable_id(message), silent=_is_silent(message))
 
 
-def _readable_id(message: dict[str, Any]) -> Id | UnsetType:
+def _readable_id(message: InvalidMessage) -> Id | UnsetType:
     """Return the id of an invalid message, or UNSET if it has none."""
-    id = message.get("id", UNSET)
-    if isinstance(id, str):
-        return id if len(id) <= MAX_ID else UNSET
-    if isinstance(id, int) and not isinstance(id, bool):
+    if message.id is UNSET:
+        return UNSET
+    try:
+        id: Id = _decode_id(message.id)
         return id
-    return UNSET
+    except (msgspec.DecodeError, RecursionError):
+        return UNSET
 
 
-def _is_silent(message: dict[str, Any]) -> bool:
+def _is_silent(message: InvalidMessage) -> bool:
     """Return whether an invalid message must not be answered."""
     # An error is never answered with an error, or two peers could do so forever.
-    if "error" in message and "method" not in message:
+    if message.error is not UNSET and message.method is UNSET:
         return True
     # JSON-RPC 2.0, section 4.1: a notification is not answered, not even with an error.
-    if "id" in message or message.get("jsonrpc") != "2.0":
+    if message.id is not UNSET or message.method is UNSET or message.jsonrpc is UNSET:
         return False
-    return isinstance(message.get("method"), str)
+    is_named = bytes(message.method).startswith(b'"')
+    return is_named and bytes(message.jsonrpc) == b'"2.0"'
 
 
 # Explaining msgspec's errors
 
+# The most characters of msgspec's message, which may contain a value of the client. The
+# location at its end is kept.
+MAX_PROBLEM = 1000
 # A message from msgspec: the problem, and optionally its location.
 _PROBLEM = r"(?s)(.*?)(?: - at (`key` in )?`\$(.*)`)?"
 _JSON_NAMES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
@@ -149,17 +164,32 @@ def explain(problem: Exception, root: str = "$") -> str:
     """
     if isinstance(problem, RecursionError):
         return f"{root}: nested too deep"
-    parts = re.fullmatch(_PROBLEM, str(problem))
+    return _explain(_shortened(str(problem)), root)
+
+
+@lru_cache(256)
+def _explain(message: str, root: str) -> str:
+    """Explain a message of msgspec. A batch may have the same problem many times."""
+    parts = re.fullmatch(_PROBLEM, message)
     assert parts is not None  # the pattern matches any text
     text, in_key, path = parts.groups(default="")
     if text.startswith("$"):
-        return str(problem)
+        return message
     missing = re.fullmatch(r"Object missing required field `(.+)`", text)
     if missing:
         return f"{root}{path}.{missing[1]}: missing"
     text = re.sub(r"`([^`]*)`", _in_json_words, text)
     subject = "a key: " if in_key else ""
     return f"{root}{path}: {subject}{text[:1].lower()}{text[1:]}"
+
+
+def _shortened(text: str) -> str:
+    """Return msgspec's message without the middle of a long value in it."""
+    if len(text) <= MAX_PROBLEM:
+        return text
+    problem, mark, location = text.rpartition(" - at ")
+    end = f"{mark}{location}" if len(location) <= MAX_PROBLEM else ""
+    return f"{problem[:MAX_PROBLEM]}...{end}"
 
 
 def _in_json_words(quoted: re.Match[str]) -> str:
@@ -185,6 +215,14 @@ def encode(value: Any) -> bytes:
     except UnicodeEncodeError:
         encoded = _encoder.encode(_without_surrogates(msgspec.to_builtins(value)))
     return on_one_line(encoded)
+
+
+def encode_without_raw(value: Any) -> bytes:
+    """Encode a value that contains no `msgspec.Raw`, a little faster than `encode`."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return encode(value)
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -8,6 +8,7 @@ from the beginning. The state contains earlier answers, and `once` avoids repeat
 step.
 """
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
@@ -21,10 +22,12 @@ from ..protocol.errors import InvalidParams, MissingClientCapability
 from ..protocol.revisions import Revision
 from ..protocol.types import Json, SamplingMessage, Tool, ToolUse, ToolUseResult
 from .exceptions import AskFailed, Unanswered
-from .request import Request
+from .request import Environment, Request
 from .sampling import Message, Sampled, read_messages, read_tool_choice, read_tools
 from .schema.forms import decode_form, form_schema
 from .sealed_state import STATE_LIFETIME, RequestState, seal, unseal
+
+log = logging.getLogger("mcp_trio")
 
 T = TypeVar("T")
 
@@ -360,6 +363,7 @@ class ClientRequests:
             content = unseal(self._request.environment.secret, sealed)
             state = json.decode(content, type=RequestState)
         except ValueError:
+            _log_unknown_state(self._request.environment)
             raise InvalidParams(
                 f"{where}: not one that this server has given"
             ) from None
@@ -368,6 +372,17 @@ class ClientRequests:
         if state.expires < time.time():
             raise InvalidParams(f"{where}: has expired; begin again without it")
         return state
+
+
+def _log_unknown_state(environment: Environment) -> None:
+    """Log that a state has an invalid signature: once, as any client can send one."""
+    if not environment.has_logged_unknown_state:
+        environment.has_logged_unknown_state = True
+        log.warning(
+            "a client has sent a requestState that this process has not signed. If "
+            "several processes serve the same clients, or if the server was "
+            "restarted, set MCP_TRIO_SECRET to the same value for all of them"
+        )
 
 
 def check_capability(question: Question[Any], request: Request) -> None:

@@ -181,19 +181,19 @@ class Context(Generic[StateT]):
             total: How much there is to do, if that is known.
             message: What is being done, for people.
         """
-        task = self._request.task
+        request = self._request
+        task = request.task
         if task is not None and task.has_started:
             await task.report(message or _how_much(done, total))
             await trio.lowlevel.checkpoint()
             return
-        token = self._request.call.params.meta.progress_token
+        token = request.call.params.meta.progress_token
         if token is not msgspec.UNSET and self._progress < done < inf:
             self._progress = done
             if total is not None and not isfinite(total):
                 total = None
-            revision = self._request.call.revision
-            report = revision.progress(token, done, total, message)
-            self._request.send(report)
+            report = request.call.revision.progress(token, done, total, message)
+            request.send(report)
         await self._checkpoint()
 
     async def log(self, level: str, data: object, logger: str | None = None) -> None:
@@ -426,16 +426,20 @@ class Context(Generic[StateT]):
             self._client_requests = ClientRequests(self._request)
         return self._client_requests
 
-    async def _checkpoint(self) -> None:
-        """Execute a checkpoint, unless there was one within `BURST` seconds.
+    def _checkpoint(self) -> Awaitable[None]:
+        """Return a checkpoint, unless there was one within `BURST` seconds.
 
         Reports in a burst are sent together, at the latest when the function next
         waits. A hundred reports take 30 % fewer instructions than with a checkpoint
-        after each.
+        after each. This method is not async, because that would add a frame to every
+        report.
         """
         if perf_counter() < self._burst_ends:
-            await trio.lowlevel.checkpoint_if_cancelled()
-            return
+            return trio.lowlevel.checkpoint_if_cancelled()  # noqa: ASYNC105 - see above
+        return self._end_burst()
+
+    async def _end_burst(self) -> None:
+        """Wait while the client reads slowly, and let other tasks run."""
         await self._request.channel.drained()
         await trio.lowlevel.checkpoint()
         self._burst_ends = perf_counter() + BURST

@@ -14,6 +14,8 @@ from ..protocol.errors import TooManyCalls
 # The maximum number of requests in progress, of all clients and of one connection.
 MOST_AT_ONCE = 100_000
 MOST_OF_ONE = 20_000
+# The maximum number of HTTP sessions.
+MOST_SESSIONS = 10_000
 # The maximum number of worker threads.
 WORKER_THREADS = 64
 # The maximum number of bytes that the server holds for all clients together.
@@ -72,6 +74,8 @@ class Limits(Struct, frozen=True, kw_only=True):
         max_in_flight: The number of requests in progress, of all clients.
         max_in_flight_per_connection: The number of requests in progress on one
             connection.
+        max_sessions: The number of HTTP sessions. When there are more, the client with
+            the most loses one.
         max_result: The size of a result in bytes.
         timeout: The number of seconds that a function may take.
         threads: The number of worker threads for functions that are not async. Except
@@ -88,6 +92,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     threads: int = WORKER_THREADS
     memory: int = MEMORY
+    max_sessions: int = MOST_SESSIONS
 
     def __post_init__(self) -> None:
         check_limits(
@@ -99,6 +104,7 @@ class Limits(Struct, frozen=True, kw_only=True):
             max_result=self.max_result,
             threads=self.threads,
             memory=self.memory,
+            max_sessions=self.max_sessions,
         )
 
 

@@ -38,6 +38,8 @@ class Environment(Struct, eq=False):
     secret: bytes  # signs the state that clients carry between two calls
     worker_threads: WorkerThreads | None = None  # while the server runs
     lifespan_value: Any = None
+    # Whether it was logged that a client has sent a state with an invalid signature.
+    has_logged_unknown_state: bool = False
 
 
 class Request(Struct, eq=False):

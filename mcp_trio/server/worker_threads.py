@@ -12,6 +12,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, cast
 
+import outcome
 import trio
 
 from ..protocol.errors import TooManyCalls
@@ -24,6 +25,8 @@ log = logging.getLogger("mcp_trio")
 SHARE = 0.75
 # Seconds that a call waits for a thread while none becomes free.
 PATIENCE = 30.0
+# Seconds between checks whether calls have waited for so long.
+CHECK_INTERVAL = 1.0
 # Minimum seconds between two log records about abandoned threads.
 LOG_INTERVAL = 1.0
 
@@ -45,9 +48,11 @@ class WorkerThreads:
         # that is below its share, which then becomes the last. Each call can be removed
         # without a search, because many may be cancelled at once.
         self._queues: dict[Account, OrderedDict[_Slot, None]] = {}
-        # When a thread of each account, and when any thread, last became free.
+        # When a thread of each account that holds others, and when any thread, last
+        # became free.
         self._freed_at: dict[Account, float] = {}
         self._any_freed_at = -inf
+        self._is_checking = False
         self._log_at = -inf
 
     @property
@@ -58,15 +63,18 @@ class WorkerThreads:
     async def run(self, call: Callable[[], Any], account: Account, label: str) -> Any:
         """Run a call in a thread and return its result.
 
-        `label` names the function in the log. If this is cancelled, the thread is
-        abandoned: the call continues until it returns, or until it calls
-        `trio.from_thread.check_cancelled`. Raises TooManyCalls if no thread is free.
+        `label` names the function in the log, and the thread during the call. If this
+        is cancelled, the thread is abandoned: the call continues until it returns, or
+        until it calls `trio.from_thread.check_cancelled`. Raises TooManyCalls if no
+        thread is free.
         """
         slot = _Slot(self, call, account)
         # trio documents that any object with these two methods can be the limiter.
         limiter = cast(trio.CapacityLimiter, slot)
         try:
-            await trio.to_thread.run_sync(slot, abandon_on_cancel=True, limiter=limiter)
+            await trio.to_thread.run_sync(
+                slot, thread_name=label, abandon_on_cancel=True, limiter=limiter
+            )
         except trio.Cancelled:
             if slot.is_held:
                 self._abandon(slot, label)
@@ -88,25 +96,26 @@ class WorkerThreads:
             return
         if self._is_stuck(account):
             raise self._stuck(account)
+        if not self._is_checking:
+            self._is_checking = True
+            trio.lowlevel.spawn_system_task(self._refuse_stalled_calls)
         self._queues.setdefault(account, OrderedDict())[slot] = None
-        try:
-            await self._wait_for_turn(slot)
-        except BaseException:
-            if slot.is_held:
-                self.release(slot)
-            else:
-                self._leave_queue(slot)
-            raise
+        await self._wait_in_queue(slot)
 
-    async def _wait_for_turn(self, slot: "_Slot") -> None:
-        """Wait in the queue. Raises TooManyCalls after `PATIENCE` without progress."""
-        while not slot.turn.is_set():
-            with trio.move_on_after(PATIENCE):
-                await slot.turn.wait()
-            if not slot.turn.is_set() and self._is_stalled(slot.account):
-                raise _busy(f"no worker thread became free within {PATIENCE:g} s")
-        if slot.refusal is not None:
-            raise slot.refusal
+    async def _wait_in_queue(self, slot: "_Slot") -> None:
+        """Wait until the slot is held. Raises TooManyCalls if it is refused.
+
+        An event and a cancel scope for each call would add a tenth to the instructions
+        of a call that waits here.
+        """
+
+        def leave_queue(raise_cancel: object) -> trio.lowlevel.Abort:
+            self._leave_queue(slot)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        slot.task = trio.lowlevel.current_task()
+        slot.waits_since = trio.current_time()
+        await trio.lowlevel.wait_task_rescheduled(leave_queue)
 
     def release(self, slot: "_Slot") -> None:
         """Count a thread as free, and start the next call that waits for it."""
@@ -118,11 +127,10 @@ class WorkerThreads:
         else:
             self.busy -= 1
         self._any_freed_at = trio.current_time()
-        if slot.account in self._held:
-            self._freed_at[slot.account] = self._any_freed_at
-        else:
-            self._freed_at.pop(slot.account, None)
+        self._freed_at[slot.account] = self._any_freed_at
         self._serve_queues()
+        if slot.account not in self._held:
+            del self._freed_at[slot.account]
 
     def _has_room(self, account: Account) -> bool:
         is_any_free = self.busy + self.abandoned < self.most
@@ -134,13 +142,6 @@ class WorkerThreads:
             return self.most
         return max(1, int(self.most * SHARE))
 
-    def _is_stalled(self, account: Account) -> bool:
-        """Return whether no thread became free for the account within `PATIENCE`."""
-        freed_at = self._any_freed_at
-        if self._held[account] >= self._share_of(account):
-            freed_at = self._freed_at.get(account, -inf)
-        return freed_at <= trio.current_time() - PATIENCE
-
     def _hold(self, slot: "_Slot") -> None:
         slot.is_held = True
         self.busy += 1
@@ -148,13 +149,11 @@ class WorkerThreads:
 
     def _serve_queues(self) -> None:
         """Start waiting calls while threads are free, one of each account in turn."""
-        served = True
-        while served:
-            served = False
-            for account in list(self._queues):
-                if self._has_room(account):
-                    self._serve_first(account)
-                    served = True
+        while True:
+            account = next(filter(self._has_room, self._queues), None)
+            if account is None:
+                return
+            self._serve_first(account)
 
     def _serve_first(self, account: Account) -> None:
         """Start an account's first call, and move the account to the end."""
@@ -163,15 +162,46 @@ class WorkerThreads:
         if queue:
             self._queues[account] = queue
         self._hold(slot)
-        slot.turn.set()
+        trio.lowlevel.reschedule(slot.task)
 
     def _leave_queue(self, slot: "_Slot") -> None:
-        """Remove a call from its queue, if it is still there."""
-        queue = self._queues.get(slot.account)
-        if queue is not None and slot in queue:
-            del queue[slot]
-            if not queue:
-                del self._queues[slot.account]
+        """Remove a call from its queue."""
+        queue = self._queues[slot.account]
+        del queue[slot]
+        if not queue:
+            del self._queues[slot.account]
+
+    async def _refuse_stalled_calls(self) -> None:
+        """Refuse calls that waited for `PATIENCE` while no thread became free.
+
+        This task ends when no calls wait.
+        """
+        try:
+            while self._queues:
+                await trio.sleep(CHECK_INTERVAL)
+                for account in list(self._queues):
+                    self._refuse_if_stalled(account)
+        finally:
+            self._is_checking = False
+
+    def _refuse_if_stalled(self, account: Account) -> None:
+        """Refuse the stalled calls of an account."""
+        freed_at = self._any_freed_at
+        if self._held[account] >= self._share_of(account):
+            freed_at = self._freed_at.get(account, -inf)
+        limit = trio.current_time() - PATIENCE
+        if freed_at > limit:
+            return
+        why = f"no worker thread became free within {PATIENCE:g} s"
+        for slot in list(self._queues[account]):
+            if slot.waits_since > limit:
+                return
+            self._refuse(slot, _busy(why))
+
+    def _refuse(self, slot: "_Slot", refusal: TooManyCalls) -> None:
+        """Refuse a call that waits."""
+        self._leave_queue(slot)
+        trio.lowlevel.reschedule(slot.task, outcome.Error(refusal))
 
     def _count_down(self, counter: "Counter[Account]", account: Account) -> None:
         counter[account] -= 1
@@ -203,10 +233,8 @@ class WorkerThreads:
         """Refuse waiting calls whose account can only get abandoned threads."""
         for account in list(self._queues):
             if self._is_stuck(account):
-                refusal = self._stuck(account)
-                for slot in self._queues.pop(account):
-                    slot.refusal = refusal
-                    slot.turn.set()
+                for slot in list(self._queues[account]):
+                    self._refuse(slot, self._stuck(account))
 
     def _is_stuck(self, account: Account) -> bool:
         """Return whether all threads that the account may use are abandoned."""
@@ -232,8 +260,8 @@ class _Slot:
         self.has_begun = False
         self.is_held = False
         self.is_abandoned = False
-        self.turn = trio.Event()  # set when the call gets a thread, or is refused
-        self.refusal: TooManyCalls | None = None
+        self.task: trio.lowlevel.Task  # set while it waits for a thread
+        self.waits_since = 0.0
         self.value: Any = None
         self._threads = threads
         self._call = call

@@ -181,7 +181,8 @@ class Store(Protocol):
 
         The oldest entries are dropped, so that the log has at most `entries` entries
         with at most `size` bytes. The latest entry is always kept. The log expires
-        after `ttl` seconds without a new entry.
+        after `ttl` seconds without a new entry. Without entries to append, only the
+        time at which it expires changes.
 
         With `position`, the first of the entries gets that position. If the log has
         already reached it, nothing is appended, so it is safe to retry. With `lease`,

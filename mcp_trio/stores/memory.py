@@ -201,6 +201,8 @@ class MemoryStore:
         kept = self._logs.get(log)
         if kept is None or kept.expires <= trio.current_time():
             return LogPage([], is_complete=after == 0)
+        if not kept.entries:
+            return LogPage([], is_complete=after == 0)
         later = [entry for entry in kept.entries if entry.position > after]
         return LogPage(later, is_complete=kept.entries[0].position <= after + 1)
 

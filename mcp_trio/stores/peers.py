@@ -155,8 +155,8 @@ class Peers:
                 await identity.lost.wait()
                 nursery.cancel_scope.cancel()
             log.warning(
-                "this process was declared lost, because its lease expired; its "
-                "requests are cancelled"
+                "this process has lost its lease, which had expired, or the store has "
+                "lost its data; requests with shared streams are cancelled"
             )
             self.identity = _new_identity()
             for observer in list(self._observers):

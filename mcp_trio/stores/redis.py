@@ -12,6 +12,7 @@ It uses plain Redis types, under keys with a common prefix:
     PREFIX:queue:NAME:PART   data, attempts, waiting, leased: see `redis_scripts`
     PREFIX:queue:NAME:puller:X  a hash: the latest item (id) that X has leased (t)
     PREFIX:channel:NAME      a channel
+    PREFIX:probe             written to check whether Redis accepts writes
 
 Some scripts compute keys, so Redis Cluster is not supported.
 """

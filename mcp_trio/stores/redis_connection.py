@@ -7,25 +7,20 @@ import math
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from time import perf_counter
 from typing import TypeVar
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import trio
 from coredis import Redis
-from coredis.exceptions import (
-    AuthenticationError,
-    BusyLoadingError,
-    ConnectionError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-)
+from coredis.exceptions import RedisError
 from coredis.patterns.pubsub import PubSub
 from coredis.retry import NoRetryPolicy
 from msgspec import Struct
 
 from ..server.shared_state import StoreStatistics
+from . import redis_scripts as scripts
 from .base import StoreUnavailable
 from .subscription import Inbox
 
@@ -35,30 +30,29 @@ T = TypeVar("T")
 
 DEFAULT_PREFIX = "mcp_trio"
 EXPECTED_URL = "expected redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix=NAME]"
+PASSWORD_HINT = (
+    "if the password contains characters such as / or @, percent-encode them"
+)
 # Timeouts of connecting and of an operation, in seconds.
 CONNECT_TIMEOUT = 2.0
 OPERATION_TIMEOUT = 5.0
+# The maxmemory-policy of a Redis that refuses writes when it is full.
+KEEPS_ALL = "noeviction"
 # Seconds between two pings.
 CHECK_INTERVAL = 1.0
 # Seconds between two attempts to connect. They double up to the maximum.
 MIN_BACKOFF = 0.1
 MAX_BACKOFF = 2.0
 
-# The exceptions of a command while Redis is unavailable.
+# The exceptions of a command if Redis cannot be reached or refuses the command, because
+# it is full, starting or a replica, or because the user may not run it.
 UNAVAILABLE = (
-    AuthenticationError,
-    BusyLoadingError,
-    ConnectionError,
     OSError,
-    ReadOnlyError,
+    RedisError,
     trio.BrokenResourceError,
     trio.ClosedResourceError,
     trio.TooSlowError,
 )
-# The exceptions of receiving messages when the connection is lost.
-INTERRUPTED = (*UNAVAILABLE, RedisError)
-# The prefixes of Redis errors that mean that it is unavailable.
-NOT_READY = ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "OOM")
 
 
 class RedisAddress(Struct, frozen=True):
@@ -81,27 +75,33 @@ class RedisAddress(Struct, frozen=True):
 
 def parse_redis_url(url: str) -> RedisAddress:
     """Parse a URL: redis:// or rediss://, with `?prefix=NAME`. Raises ValueError."""
-    parts = urlsplit(url)
     hidden = _without_password(url)
-    if parts.scheme not in ("redis", "rediss") or not parts.hostname:
-        raise ValueError(f"{EXPECTED_URL}, got {hidden!r}")
+    # The messages of urllib are not shown, because they may contain a part of the
+    # password.
     try:
+        parts = urlsplit(url)
         _ = parts.port
-    except ValueError as problem:
-        raise ValueError(f"{EXPECTED_URL}, got {hidden!r}: {problem}") from None
+    except ValueError:
+        raise _invalid(hidden, "the host or the port is invalid") from None
+    if parts.scheme not in ("redis", "rediss") or not parts.hostname:
+        raise _invalid(hidden, "the host is missing")
     database = parts.path.strip("/")
     if database and not database.isdecimal():
-        raise ValueError(
-            f"{EXPECTED_URL}, got {hidden!r}: the database is not a number"
-        )
+        raise _invalid(hidden, "the database is not a number")
     query = parse_qs(parts.query, keep_blank_values=True)
     prefixes = query.pop("prefix", [DEFAULT_PREFIX])
     if query:
-        raise ValueError(f"{EXPECTED_URL}, got the unknown parameter {min(query)!r}")
+        raise _invalid(hidden, "?prefix= is the only parameter")
     if len(prefixes) != 1 or not prefixes[0]:
-        raise ValueError(f"{EXPECTED_URL}, got {hidden!r}: expected one prefix")
+        raise _invalid(hidden, "expected one prefix")
     plain = urlunsplit(parts._replace(query="", fragment=""))
     return RedisAddress(plain, prefixes[0])
+
+
+def _invalid(hidden: str, problem: str) -> ValueError:
+    """Return the error for an invalid URL, which is given without its password."""
+    hint = f"; {PASSWORD_HINT}" if "@" in hidden else ""
+    return ValueError(f"{EXPECTED_URL}, got {hidden!r}: {problem}{hint}")
 
 
 def _without_password(url: str) -> str:
@@ -113,11 +113,24 @@ def _without_password(url: str) -> str:
     return f"{scheme}://...@{after}"
 
 
+def _explain(problem: BaseException) -> str:
+    """Return the message of an exception, and that of its cause."""
+    # Redis also names the script in which an error has occurred.
+    message = str(problem).partition(" script: ")[0].rstrip(".")
+    message = message or type(problem).__name__
+    if problem.__cause__ is None:
+        return message
+    return f"{message}: {_explain(problem.__cause__)}"
+
+
 class RedisConnection:
     """Commands and messages of one Redis.
 
     `connected_since` is when Redis last became available. It is infinity while Redis is
     unavailable. Commands then fail immediately, and one task tries to reconnect.
+
+    Redis is also unavailable while it refuses commands. It may respond to a ping
+    nevertheless, so it becomes available only when it accepts a write and a message.
 
     One connection receives the messages of all subscriptions. After it was interrupted,
     each subscriber gets an empty list, because messages may have been lost.
@@ -128,6 +141,8 @@ class RedisConnection:
         self._address = address
         self._statistics = statistics
         self._went_away = trio.Event()
+        # Why the latest command has failed, for the log.
+        self._problem = ""
         # Channel -> its subscribers.
         self._inboxes: dict[bytes, set[Inbox]] = {}
         self._pubsub: PubSub[bytes] | None = None
@@ -153,12 +168,30 @@ class RedisConnection:
         async with client, trio.open_nursery() as nursery:
             await self._check(client)
             if not self.is_available:
-                log.warning("cannot reach %s; retrying", self._address.name)
+                log.warning("cannot use %s; retrying", self._problem)
+            else:
+                await self._warn_of_eviction(client)
             nursery.start_soon(self._keep_checking, client)
             nursery.start_soon(self._keep_receiving, client)
             await self._has_tried_to_receive.wait()
             yield client
             nursery.cancel_scope.cancel()
+
+    async def _warn_of_eviction(self, client: Redis[bytes]) -> None:
+        """Log a warning if Redis may drop data when it is full."""
+        try:
+            with trio.fail_after(OPERATION_TIMEOUT):
+                found = await client.info("memory")
+        except UNAVAILABLE as problem:  # perhaps the user may not run it
+            log.debug("cannot read the settings of the store: %r", problem)
+            return
+        policy = found.get("maxmemory_policy", KEEPS_ALL)
+        if found.get("maxmemory") and policy != KEEPS_ALL:
+            log.warning(
+                "%s drops data when it is full, such as sessions and tasks: its "
+                "maxmemory-policy is %s. Set it to noeviction",
+                *(self._address.name, policy),
+            )
 
     # Commands
 
@@ -176,23 +209,20 @@ class RedisConnection:
                 result = await command()
         except UNAVAILABLE as problem:
             raise self._failed(problem) from None
-        except ResponseError as problem:
-            if str(problem).startswith(NOT_READY):
-                raise self._failed(problem) from None
-            self._statistics.errors += 1
-            raise
         self._statistics.seconds += perf_counter() - began
         return result
 
     def _failed(self, problem: Exception) -> StoreUnavailable:
         """Note that Redis is unavailable, and return the exception to raise."""
         self._statistics.errors += 1
-        explanation = str(problem) or type(problem).__name__
-        reason = f"{self._address.name}: {explanation}"
+        reason = f"{self._address.name}: {_explain(problem)}"
         if self.is_available:
             self.connected_since = math.inf
             self._went_away.set()
-            log.warning("lost the connection to the store: %s", reason)
+            log.warning("the store is unavailable: %s", reason)
+        elif self._problem not in ("", reason):
+            log.warning("the store is still unavailable: %s", reason)
+        self._problem = reason
         return StoreUnavailable(reason)
 
     # Reconnecting
@@ -211,20 +241,35 @@ class RedisConnection:
             await self._check(client)
             if self.is_available and not was_available:
                 self._statistics.reconnections += 1
-                log.warning("reconnected to the store: %s", self._address.name)
+                log.warning("the store is available again: %s", self._address.name)
 
     async def _check(self, client: Redis[bytes]) -> None:
-        """Ping Redis, and note whether it is available."""
+        """Note whether Redis is available."""
         try:
-            await self._run(client.ping)
+            if self.is_available:
+                await self._run(client.ping)
+            else:
+                await self._run(partial(self._probe, client))
         except StoreUnavailable as problem:
-            log.debug("no response to a ping: %s", problem.reason)
+            log.debug("a check has failed: %s", problem.reason)
+            # The address may belong to another Redis by now, after a failover.
+            client.connection_pool.disconnect()
             return
         if not self.is_available:
             self.connected_since = trio.current_time()
             self._went_away = trio.Event()
 
+    async def _probe(self, client: Redis[bytes]) -> None:
+        """Do what Redis may refuse although it responds to a ping."""
+        probe = client.register_script(scripts.PROBE)
+        await probe([f"{self._address.prefix}:probe"], [self._lasting_channel])
+
     # Messages
+
+    @property
+    def _lasting_channel(self) -> str:
+        """A channel without messages for anyone."""
+        return f"{self._address.prefix}:channel"
 
     @asynccontextmanager
     async def subscribe(self, channels: list[str]) -> AsyncIterator[Inbox]:
@@ -263,7 +308,7 @@ class RedisConnection:
         try:
             with trio.fail_after(OPERATION_TIMEOUT):
                 await change(*names)
-        except INTERRUPTED as problem:
+        except UNAVAILABLE as problem:
             log.debug("cannot change the subscribed channels: %r", problem)
             self._receiving.cancel()
 
@@ -274,7 +319,7 @@ class RedisConnection:
             with trio.CancelScope() as self._receiving:
                 try:
                     await self._receive(client)
-                except* INTERRUPTED as problems:
+                except* UNAVAILABLE as problems:
                     log.debug("receiving messages was interrupted: %r", problems)
             if self._pubsub is not None:
                 backoff = MIN_BACKOFF
@@ -290,9 +335,8 @@ class RedisConnection:
         )
         async with receiving as pubsub:
             # coredis stops receiving if there are no channels.
-            lasting = f"{self._address.prefix}:channel".encode()
             known = list(self._inboxes)
-            await pubsub.subscribe(lasting, *known)
+            await pubsub.subscribe(self._lasting_channel, *known)
             self._pubsub = pubsub
             added = [name for name in self._inboxes if name not in known]
             if added:

@@ -33,6 +33,13 @@ local function grant(lease, counter, until_ms, remembered)
 end
 """
 
+# KEYS: a key that is only written here
+# ARGV: a channel without messages for anyone
+PROBE = """
+redis.call('SET', KEYS[1], '', 'PX', 1000)
+redis.call('PUBLISH', ARGV[1], '')
+"""
+
 # KEYS: record, version counter, lease
 # ARGV: value, time to live in ms or '', expected version or '', token or ''
 # Returns the new version, 0 if the version is not the expected one, -1 if the lease is
@@ -60,6 +67,11 @@ APPEND = (
 if is_lost(KEYS[3], ARGV[5]) then return -1 end
 local counts = redis.call('HMGET', KEYS[2], 'last', 'size')
 local last, size = tonumber(counts[1] or 0), tonumber(counts[2] or 0)
+if not counts[1] then
+    -- A Redis that evicts keys may have evicted the counts, but not the stream.
+    local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+    if newest then last = tonumber(string.match(newest[1], '^%d+')) end
+end
 if ARGV[4] ~= '' then
     if last >= tonumber(ARGV[4]) then return last end
     last = tonumber(ARGV[4]) - 1
@@ -110,7 +122,9 @@ local weight = tonumber(ARGV[3])
 local stored = redis.call('HMGET', KEYS[1], 't', 's')
 local tokens = burst
 if stored[1] then
-    tokens = math.min(burst, tonumber(stored[1]) + (now - tonumber(stored[2])) * rate)
+    -- The clock may have been set back.
+    local passed = math.max(0, now - tonumber(stored[2]))
+    tokens = math.min(burst, tonumber(stored[1]) + passed * rate)
 end
 local before = tokens
 if tokens >= weight - 1e-6 then tokens = math.min(burst, tokens - weight) end
@@ -170,13 +184,18 @@ _LEASE_ITEM = (
     _NOW
     + _GRANT
     + """
+-- Empty if Redis has evicted it.
+local function data_of(id)
+    return redis.call('HGET', KEYS[1], id) or ''
+end
+
 local function lease_item(id, lease, counter, duration, remembered)
     local until_ms = now() + duration
     local token = grant(lease, counter, until_ms, remembered)
     redis.call('HSET', lease, 'q', KEYS[4])
     redis.call('ZADD', KEYS[4], until_ms, id)
     local attempts = tonumber(redis.call('HGET', KEYS[2], id) or 0)
-    return {id, redis.call('HGET', KEYS[1], id), attempts + 1, token}
+    return {id, data_of(id), attempts + 1, token}
 end
 """
 )
@@ -214,8 +233,7 @@ local pulled = redis.call('HMGET', KEYS[6], 'id', 't')
 local is_known = not pulled[1] or pulled[2] == ARGV[5]
 if not is_known and not is_lost(ARGV[3] .. pulled[1], pulled[2]) then
     local attempts = tonumber(redis.call('HGET', KEYS[2], pulled[1]) or 0)
-    local data = redis.call('HGET', KEYS[1], pulled[1])
-    return {pulled[1], data, attempts + 1, tonumber(pulled[2])}
+    return {pulled[1], data_of(pulled[1]), attempts + 1, tonumber(pulled[2])}
 end
 local id = nil
 local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')

@@ -22,6 +22,7 @@ import msgspec
 import trio
 
 from ..client.http_connection import Connections
+from ..protocol.framing import VerbatimLineDecoder
 from ..transports.address import parse_address
 from ..transports.http.rules import is_loopback
 from ..transports.send_queue import DISCONNECTED
@@ -322,26 +323,23 @@ class LineTap:
 
     def __init__(self, recorder: Recorder, sender: Sender) -> None:
         self.ended = False
-        # The part of an incomplete line that has arrived.
-        self.incomplete = bytearray()
+        # Whether the side has stopped in the middle of a line so far.
+        self.is_mid_line = False
+        self._lines = VerbatimLineDecoder()
         self._recorder = recorder
         self._sender: Sender = sender
 
     def __call__(self, chunk: bytes) -> None:
         """Note the lines that a chunk completes. An empty chunk is the end."""
-        rest, *others = chunk.split(b"\n")
-        self.incomplete += rest
-        for other in others:
-            self._note_line()
-            self.incomplete = bytearray(other)
-        if not chunk and not self.ended:
+        for data in self._lines.feed(chunk):
+            self._recorder.note(self._sender, data)
+        if chunk:
+            self.is_mid_line = not chunk.endswith(b"\n")
+        elif not self.ended:
             self.ended = True
-            if self.incomplete:
-                self._note_line()
+            for data in self._lines.end():
+                self._recorder.note(self._sender, data)
             self._recorder.note(self._sender, ends=True)
-
-    def _note_line(self) -> None:
-        self._recorder.note(self._sender, bytes(self.incomplete))
 
 
 async def record_stdio(command: Sequence[str], recorder: Recorder) -> int:
@@ -431,7 +429,7 @@ class _StdioRelay:
         words = [f"the server exited with code {code}"]
         if code < 0:
             words = [f"the server was terminated by {signal.Signals(-code).name}"]
-        if self._server_tap.incomplete:
+        if self._server_tap.is_mid_line:
             words.append(" in the middle of a line")
         if not self._client_tap.ended:
             words.append(" before the client closed its input")

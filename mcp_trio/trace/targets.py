@@ -396,7 +396,7 @@ async def _open_command(
     Raises OSError.
     """
     if sys.platform == "win32":
-        async with open_stdio(command, patience=0) as wire:
+        async with open_stdio(command, patience=0, verbatim=True) as wire:
             yield wire
         return
     try:
@@ -407,7 +407,8 @@ async def _open_command(
     except OSError as error:
         raise type(error)(f"{command[0]} cannot be started: {error.strerror}") from None
     assert process.stdio is not None
-    wire = LineWire(process.stdio.send_stream, process.stdio.receive_stream, process)
+    stdio = process.stdio
+    wire = LineWire(stdio.send_stream, stdio.receive_stream, process, verbatim=True)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.run)
         try:
@@ -462,7 +463,7 @@ async def _in_process(target: str | Server) -> AsyncIterator[LineWire]:
     stdin = trio.lowlevel.FdStream(client_output)
     stdout = trio.lowlevel.FdStream(client_input)
     async with stdin, stdout, server.running(), trio.open_nursery() as nursery:
-        wire = LineWire(stdin, stdout)
+        wire = LineWire(stdin, stdout, verbatim=True)
         nursery.start_soon(serve)
         nursery.start_soon(wire.run)
         yield wire

@@ -19,7 +19,9 @@ from .send_queue import SendQueue
 
 _CHUNK = 256 * 1024
 # Reads without a wait in between, which costs more than a read. After that, other tasks
-# get their turn.
+# get their turn. While polling, that many reads may find nothing: with one client that
+# sends its next call as soon as it has a reply, a round trip takes 20 % less time than
+# with a turn of the others before each read.
 _READS_AT_ONCE = 8
 # After the end of the input: seconds between checks whether the output is still read.
 _HANG_UP_INTERVAL = 0.05
@@ -104,18 +106,21 @@ class Pipe:
         If the client has been answered, this may poll for a moment before it sleeps.
         """
         self._busy_wait.begin()
+        is_polling = False
         while not self._is_stopped:
             self._at_once -= 1
             if self._at_once < 0:
-                if answered and self._busy_wait.should_poll():
+                self._at_once = self._most_at_once
+                is_polling = answered and self._busy_wait.should_poll()
+                if is_polling:
                     await trio.lowlevel.checkpoint()
                 else:
-                    self._at_once = self._most_at_once
                     await self._wait()
             try:
                 chunk = os.read(self.fd, _CHUNK)
             except BlockingIOError:
-                self._at_once = 0
+                if not is_polling:
+                    self._at_once = 0
             else:
                 if self._most_at_once:
                     self._busy_wait.end()

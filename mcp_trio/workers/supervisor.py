@@ -241,12 +241,18 @@ class Supervisor:
             await self._replace_all()
 
     async def _replace_all(self) -> None:
+        """Replace the workers, until one cannot start or there is another SIGHUP."""
         log.warning("replacing the workers")
         for number in sorted(self._current):
             if self._stopping.is_set():
                 return
             fresh = self._launch(number)
-            await fresh.settled.wait()
+            await _wait_for_any(fresh.settled, self._to_replace)
+            if not fresh.settled.is_set():
+                log.warning("%s is still starting; starting another one", fresh)
+                fresh.is_stopping = True
+                fresh.kill()
+                return
             if not fresh.is_serving:
                 if not self._stopping.is_set():
                     log.error(
@@ -340,6 +346,18 @@ class Supervisor:
             f"mcp_worker_exits_total {self._exits}",
         ]
         return "".join(f"{line}\n" for line in lines).encode()
+
+
+async def _wait_for_any(*events: trio.Event) -> None:
+    """Wait until one of the events is set."""
+
+    async def wait(event: trio.Event) -> None:
+        await event.wait()
+        nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for event in events:
+            nursery.start_soon(wait, event)
 
 
 @contextmanager

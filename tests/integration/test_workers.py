@@ -40,6 +40,9 @@ from mcp_trio import Server
 
 if Path(__file__).with_name("broken").exists():
     os._exit(7)
+if Path(__file__).with_name("hanging").exists():
+    Path(__file__).with_name("hangs").touch()
+    time.sleep(600)
 
 server = Server("shared", VERSION, grace=3)
 
@@ -263,6 +266,22 @@ def test_sighup_with_broken_code_leaves_the_workers_as_they_are(
     assert "ended with exit code 7 before it was ready" in line
     assert group.workers() == before
     assert group.call("add", a=1, b=2) == "3"
+
+
+def test_another_sighup_replaces_workers_that_hang_while_they_start(
+    group: WorkerGroup, tmp_path: Path
+) -> None:
+    before = set(group.workers())
+    (tmp_path / "hanging").touch()
+    group.send_signal(signal.SIGHUP)
+    until((tmp_path / "hangs").exists)
+    assert group.call("add", a=1, b=2) == "3"
+    (tmp_path / "hanging").unlink()
+    group.send_signal(signal.SIGHUP)
+    group.wait_for_line("is still starting; starting another one")
+    group.wait_for_line("all workers have been replaced")
+    assert before.isdisjoint(group.workers())
+    assert len(group.workers()) == 3
 
 
 # The end

@@ -14,6 +14,8 @@ from mcp_trio.protocol.extensions import (
     renders_apps,
 )
 from mcp_trio.protocol.params import NO_CAPABILITIES, ClientCapabilities
+from mcp_trio.protocol.revisions import Revisions
+from mcp_trio.protocol.types import Implementation
 from tests.support.reachable import reachable
 
 CLOCK = "com.example/clock"
@@ -69,6 +71,17 @@ def test_only_methods_that_are_named_by_a_parameter_have_a_name_header() -> None
     reset = ExtensionMethod(extension=CLOCK)
     table.add(CLOCK, {"clock/alarm": alarm, "clock/reset": reset})
     assert table.named_by == {"clock/alarm": "zone"}
+
+
+def test_a_method_that_is_not_in_sessions_exists_in_stateless_revisions_only() -> None:
+    table = ExtensionTable()
+    now = ExtensionMethod(extension=CLOCK)
+    alarm = ExtensionMethod(extension=CLOCK, in_sessions=False)
+    table.add(CLOCK, {"clock/now": now, "clock/alarm": alarm})
+    revisions = Revisions(Implementation("x", "1"), extensions=table)
+    for revision in revisions.all:
+        assert revisions.serves(revision, "clock/now")
+        assert revisions.serves(revision, "clock/alarm") is not revision.opens
 
 
 def test_a_bounded_number_of_declarations_is_cached() -> None:

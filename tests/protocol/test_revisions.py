@@ -5,7 +5,8 @@ import pytest
 from mcp_trio.protocol.revisions import Revisions
 from mcp_trio.protocol.types import Implementation, Text
 
-REVISIONS = Revisions(Implementation("x", "1")).all
+ALL = Revisions(Implementation("x", "1"))
+REVISIONS = ALL.all
 OLDEST = REVISIONS[0]
 each_revision = pytest.mark.parametrize(
     "revision", REVISIONS, ids=[revision.name for revision in REVISIONS]
@@ -36,3 +37,21 @@ def test_the_revisions_with_initialize_are_the_ones_that_have_the_method() -> No
         assert revision.opens is ("initialize" in revision.requests)
     assert REVISIONS[0].opens
     assert not REVISIONS[-1].opens
+
+
+def test_the_revisions_that_do_not_need_a_session_have_a_sessionless_variant() -> None:
+    assert [revision.name for revision in ALL.without_sessions().all] == [
+        "2025-03-26",
+        "2025-06-18",
+        "2025-11-25",
+        "2026-07-28",
+    ]
+
+
+@pytest.mark.parametrize("method", ["initialize", "server/discover"])
+def test_without_sessions_a_server_announces_no_notifications(method: str) -> None:
+    features = {"tools": {"listChanged": True}, "logging": {}}
+    for revision in ALL.without_sessions().all:
+        if method in revision.requests:
+            shown = revision.describe_server(method, features, [revision.name])
+            assert shown["capabilities"] == {"tools": {}}

@@ -1,15 +1,21 @@
-"""Arguments that do not fit cost no more than decoding them."""
+"""Messages and arguments that do not fit cost no more than decoding them."""
 
 import gc
+import json
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import msgspec
+import pydantic
 import pytest
 
+from mcp_trio import Server
 from mcp_trio.protocol.errors import InvalidArguments
+from mcp_trio.protocol.jsonrpc import BadMessage, decode
+from mcp_trio.protocol.session import Refusal, Session
 from mcp_trio.server.schema.signature import Parameters
 
 SIZE = 4 * 2**20
@@ -98,3 +104,54 @@ def test_arguments_that_do_not_fit_are_freed_without_the_garbage_collector() -> 
     finally:
         gc.enable()
     assert kept == []
+
+
+def test_no_objects_are_made_of_an_invalid_message() -> None:
+    message = b'{"jsonrpc":"2.0","id":{},"more":[' + b"{}," * 100_000 + b"{}]}"
+    tracemalloc.start()
+    with pytest.raises(BadMessage) as refused:
+        decode(message)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert refused.value.id is msgspec.UNSET
+    assert peak < len(message)
+
+
+def test_a_long_value_is_shortened_in_the_explanation_of_its_problem() -> None:
+    revisions = Server("x").revisions
+    session = Session(revisions, revisions.newest_opening)
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "logging/setLevel",
+        "params": {"level": "x" * 100_000},
+    }
+    event = session.receive(json.dumps(message).encode())
+    assert isinstance(event, Refusal)
+    text = json.loads(event.data)["error"]["message"]
+    assert text.startswith("Invalid params: $.params.level: invalid enum value 'xxx")
+    assert text.endswith("xxx...")
+    assert len(text) < 1100
+
+
+class Point(pydantic.BaseModel):
+    x: int
+
+
+def _points(points: list[Point]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (1000, "; and 995 more"),
+        (1001, "$.points: 1,001 problems, which are too many to list"),
+    ],
+)
+def test_very_many_problems_of_a_pydantic_argument_are_only_counted(
+    count: int, expected: str
+) -> None:
+    raw = json.dumps({"points": [{"x": "a"}] * count}).encode()
+    with pytest.raises(InvalidArguments) as refused:
+        Parameters(_points).decode(raw)
+    assert refused.value.reason.endswith(expected)

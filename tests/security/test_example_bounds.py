@@ -42,6 +42,12 @@ async def test_a_query_is_bounded_in_columns() -> None:
     assert "too many columns" in result.text
 
 
+async def test_a_value_of_a_query_is_bounded_in_bytes() -> None:
+    result = await _answer("database", "query", sql="SELECT zeroblob(10001)")
+    assert result.is_error
+    assert "too big" in result.text
+
+
 async def test_a_query_is_bounded_in_length() -> None:
     result = await _answer("database", "query", sql="SELECT 1" + " " * 10_000)
     assert result.is_error

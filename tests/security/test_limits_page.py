@@ -82,7 +82,7 @@ def bounds_of_transports() -> dict[str, str]:
     ]
     history = f"{event_stream.HISTORY_BYTES // KIB} KiB"
     return {
-        "HTTP sessions": f"{Sessions.max_sessions:,}",
+        "HTTP sessions": f"{DEFAULTS.max_sessions:,}",
         "an idle HTTP session": f"{Sessions.idle_timeout // 60:g} minutes",
         "HTTP connections": (
             f"{server.MOST_CONNECTIONS:,}, or the limit of the system"

@@ -396,9 +396,8 @@ def open_session(sessions: Sessions, server: Server[Any], name: str) -> HttpSess
 
 
 def test_no_session_ends_because_another_client_opens_many() -> None:
-    server = Server[Any]("sessions")
-    sessions = Sessions(server.ledger)
-    sessions.max_sessions = 100
+    server = Server[Any]("sessions", limits=Limits(max_sessions=100))
+    sessions = Sessions(server.ledger, server.environment)
     first = [open_session(sessions, server, "small") for _ in range(10)]
     flood = [open_session(sessions, server, "large") for _ in range(1000)]
     assert len(sessions) == 100
@@ -407,9 +406,8 @@ def test_no_session_ends_because_another_client_opens_many() -> None:
 
 
 def test_a_busy_session_of_the_largest_client_ends_for_another_client() -> None:
-    server = Server[Any]("sessions")
-    sessions = Sessions(server.ledger)
-    sessions.max_sessions = 3
+    server = Server[Any]("sessions", limits=Limits(max_sessions=3))
+    sessions = Sessions(server.ledger, server.environment)
     busy = [open_session(sessions, server, "large") for _ in range(3)]
     for session in busy:
         session.announcements.attach(session)

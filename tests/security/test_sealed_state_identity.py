@@ -60,6 +60,58 @@ async def test_a_server_does_not_accept_the_state_of_another_with_the_same_secre
     assert done == ["a"]
 
 
+def _asking() -> Server:
+    """Return a server whose tool, prompt and resources ask the same question."""
+    server = Server("x", secret=SECRET)
+
+    async def book(ctx: Context, where: str) -> str:
+        await ctx.elicit("Seats?", Booking)
+        return "booked"
+
+    server.add_tool(book)
+    server.add_prompt(book)
+    server.add_resource("seats://{where}", book)
+    return server
+
+
+BOOK = {"name": "book", "arguments": {"where": "here"}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        (("tools/call", BOOK), ("prompts/get", BOOK)),
+        (
+            ("resources/read", {"uri": "seats://here"}),
+            ("resources/read", {"uri": "seats://there"}),
+        ),
+    ],
+    ids=["another method", "another resource"],
+)
+async def test_a_state_is_refused_for_another_request(
+    asked: tuple[str, dict[str, Any]], answered: tuple[str, dict[str, Any]]
+) -> None:
+    capabilities = {"elicitation": {"form": {}}}
+    async with raw(_asking(), NEWEST) as client:
+
+        async def ask(method: str, params: dict[str, Any]) -> Any:
+            message = modern(1, method, params, clientCapabilities=capabilities)
+            (reply,) = await client.exchange(message)
+            return reply
+
+        first = (await ask(*asked))["result"]
+        (key,) = first["inputRequests"]
+        more = {
+            "requestState": first["requestState"],
+            "inputResponses": {key: {"action": "accept", "content": {"seats": 2}}},
+        }
+        method, params = answered
+        refused = await ask(method, {**params, **more})
+        assert refused["error"]["message"].endswith("belongs to another request")
+        method, params = asked
+        assert "booked" in str((await ask(method, {**params, **more}))["result"])
+
+
 @pytest.mark.parametrize("secret", ["x", b"x", "", "é" * 15])
 def test_a_short_secret_is_refused(secret: str | bytes) -> None:
     with pytest.raises(

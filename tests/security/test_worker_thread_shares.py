@@ -16,7 +16,7 @@ from mcp_trio import Limits, Server
 from mcp_trio.protocol.errors import TooManyCalls
 from mcp_trio.server.accounts import Account, account_of
 from mcp_trio.server.conversation import Conversation
-from mcp_trio.server.worker_threads import PATIENCE, WorkerThreads
+from mcp_trio.server.worker_threads import CHECK_INTERVAL, PATIENCE, WorkerThreads
 from mcp_trio.transports.http.metrics import Metrics, thread_gauges
 from tests.support.checked import call, cancelled, connect, opened
 
@@ -157,6 +157,81 @@ async def test_a_call_is_refused_when_no_thread_becomes_free_for_long(
             "Busy: no worker thread became free within 30 s; try again in 1 s"
         ]
         release.set()
+
+
+async def test_a_call_that_has_not_waited_for_long_is_not_refused(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    autojump_clock.autojump_threshold = float("inf")
+    async with blocking(1) as (calls, nursery):
+        nursery.start_soon(calls.call, ALONE, "first")
+        await calls.have_begun(1)
+        nursery.start_soon(calls.call, ALONE, "early")
+        await trio.testing.wait_all_tasks_blocked()
+        autojump_clock.jump(PATIENCE / 2)
+        nursery.start_soon(calls.call, ALONE, "late")
+        await trio.testing.wait_all_tasks_blocked()
+        autojump_clock.jump(PATIENCE / 2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(calls.refused) == 1
+        assert calls.threads.waiting == 1
+        calls.release.set()
+        while len(calls.done) < 2:
+            await trio.lowlevel.checkpoint()
+    assert calls.done == ["first", "late"]
+
+
+async def test_calls_wait_while_threads_become_free(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    autojump_clock.autojump_threshold = float("inf")
+    threads = WorkerThreads(1)
+    turns = [threading.Event() for _ in range(4)]
+    done: list[int] = []
+
+    async def run(number: int) -> None:
+        await threads.run(lambda: turns[number].wait(10), ALONE, "tool wait")
+        done.append(number)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(len(turns)):
+            nursery.start_soon(run, number)
+            await trio.testing.wait_all_tasks_blocked()
+        for number, turn in enumerate(turns):
+            autojump_clock.jump(PATIENCE * 0.75)
+            await trio.testing.wait_all_tasks_blocked()
+            turn.set()
+            while number not in done:
+                await trio.lowlevel.checkpoint()
+    assert done == [0, 1, 2, 3]
+
+
+async def test_the_check_for_stalled_calls_ends_when_none_waits(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    autojump_clock.autojump_threshold = float("inf")
+    before = trio.lowlevel.current_statistics().tasks_living
+    async with blocking(1) as (calls, nursery):
+        for _ in range(2):
+            nursery.start_soon(calls.call, ALONE)
+        await calls.have_begun(1)
+        calls.release.set()
+        while len(calls.done) < 2:
+            await trio.lowlevel.checkpoint()
+    autojump_clock.jump(CHECK_INTERVAL)
+    await trio.testing.wait_all_tasks_blocked()
+    assert trio.lowlevel.current_statistics().tasks_living == before
+
+
+async def test_a_thread_has_the_name_of_its_tool() -> None:
+    server = Server("x")
+
+    @server.tool
+    def name() -> str:
+        return threading.current_thread().name
+
+    async with connect(server) as client:
+        assert (await client.call_tool("name")).text == "tool name"
 
 
 async def test_a_freed_thread_goes_to_each_account_in_turn() -> None:

@@ -89,8 +89,10 @@ class Client:
         return answer
 
 
-def make_asking_server() -> Server:
-    server = Server("x", secret="the secret of these tests, and no other")
+def make_asking_server(
+    secret: str = "the secret of these tests, and no other",
+) -> Server:
+    server = Server("x", secret=secret)
 
     @server.tool
     async def book(ctx: Context, city: str = "Paris") -> str:
@@ -524,6 +526,19 @@ def flipped(state: str) -> str:
     plain = bytearray(urlsafe_b64decode(state))
     plain[40] ^= 1
     return urlsafe_b64encode(plain).decode()
+
+
+async def test_a_state_of_another_process_is_logged_once_with_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with raw(make_asking_server(), NEWEST) as client:
+        state, key = await first_round(client)
+    async with raw(make_asking_server("2" * 32), NEWEST) as client:
+        for _ in range(3):
+            await ask_for_a_booking(
+                client, requestState=state, inputResponses={key: ACCEPT}
+            )
+    assert caplog.text.count("set MCP_TRIO_SECRET to the same value") == 1
 
 
 @pytest.mark.parametrize(

@@ -554,7 +554,8 @@ def test_an_invalid_rate_is_refused(text: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["max_in_flight", "max_in_flight_per_connection", "max_result"]
+    "name",
+    ["max_in_flight", "max_in_flight_per_connection", "max_sessions", "max_result"],
 )
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "10"])
 def test_an_invalid_bound_is_refused(name: str, value: Any) -> None:

@@ -206,6 +206,21 @@ async def test_structured_content_stays_data() -> None:
         assert (await client.call_tool("data")).structured == {"raw": DIRTY}
 
 
+@pytest.mark.parametrize("padding", ["", "x" * 2000], ids=["short", "long"])
+async def test_structured_content_is_clean_where_it_is_repeated_as_text(
+    padding: str,
+) -> None:
+    # JSON escapes some control characters, but not these.
+    server = Server("x")
+
+    @server.tool
+    async def data() -> dict[str, str]:
+        return {"raw": f"\x9b31mred\x7f{padding}"}
+
+    async with connect(server, NEWEST) as client:
+        assert (await client.call_tool("data")).text == f'{{"raw":"red{padding}"}}'
+
+
 # Size
 
 

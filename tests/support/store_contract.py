@@ -212,6 +212,18 @@ async def test_a_log_expires_without_new_entries(
     await until(is_gone, pace)
 
 
+async def test_a_log_is_kept_for_longer_by_appending_nothing(
+    store: Store, pace: Pace, clock: object
+) -> None:
+    await store.append("l", b"a", b"b", entries=5, size=10, ttl=pace(10))
+    await trio.sleep(pace(6))
+    assert await store.append("l", entries=5, size=10, ttl=pace(10)) == 2
+    await trio.sleep(pace(6))
+    assert await store.read_log("l") == ([(1, b"a"), (2, b"b")], True)
+    assert await store.append("new", entries=5, size=10, ttl=pace(10)) == 0
+    assert await store.read_log("new") == ([], True)
+
+
 # Channels
 
 

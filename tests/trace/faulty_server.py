@@ -52,6 +52,8 @@ def call(id, token):
         send({"jsonrpc": "2.0", "id": 99, "method": "ping"})
     if FAULT == "a line that is not JSON":
         print("Traceback!", flush=True)
+    if FAULT == "a blank line":
+        print(flush=True)
     if FAULT != "a missing notification":
         progress(token, 1)
     if FAULT == "progress twice":

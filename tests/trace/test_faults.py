@@ -98,6 +98,7 @@ FAULTS = {
     "an answer without its tail": "shop.jsonl:5: $.result.content[1].text (",
     "a request of its own": "shop.jsonl:2: the question ping arrived, but is not in",
     "a line that is not JSON": "shop.jsonl:2: data that is not JSON arrived",
+    "a blank line": "shop.jsonl:2: data that is not JSON arrived",
     "a missing notification": (
         "shop.jsonl:3: notifications/progress about 5 did not arrive within"
     ),

@@ -24,6 +24,7 @@ from wsproto.frame_protocol import FrameProtocol
 from mcp_trio import Context, Server
 from mcp_trio.client.target import connect
 from mcp_trio.serve import serve
+from mcp_trio.trace import suite
 from mcp_trio.trace.format import BadTrace, encode, read
 from mcp_trio.trace.record import Recorder, record_network
 from mcp_trio.trace.sniffer import public
@@ -371,6 +372,23 @@ def test_a_server_that_answers_twice_or_without_being_asked_is_recorded_as_it_wa
 
 
 @pytest.mark.thorough
+async def test_what_a_server_says_besides_messages_is_recorded_and_replays(path):
+    script = (
+        "import sys; out = sys.stdout.buffer; "
+        "out.write(b'\\xef\\xbb\\xbfhello\\r\\n\\n'); sys.stdin.readline(); "
+        'out.write(b\' \\r\\n{"jsonrpc":"2.0","id":1,"result":{}}\\r\\n\'); '
+        "out.flush(); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script]
+    out, code, err = through(path, command, PING + b"\n")
+    assert (code, err) == (0, "")
+    assert out.startswith(b"\xef\xbb\xbfhello\r\n\n \r\n{")
+    raws = [line.raw for line in read(path).lines if line.sender == "server"]
+    assert raws[:3] == ["\xef\xbb\xbfhello\r", "", " \r"]
+    [result] = await suite.replay_all([path], command, over=["stdio"])
+    assert list(suite.report_lines(result)) == []
+
+
 def test_a_client_that_vanishes_is_noted_and_the_server_ends(path):
     script = "import os\nos.read(0, 99)\nwhile True: os.write(1, b'{}\\n' * 1000)"
     with standing_in(path, [sys.executable, "-c", script]) as process:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_trio.protocol.framing import LineDecoder
+from mcp_trio.protocol.framing import LineDecoder, VerbatimLineDecoder
 
 LIMIT = 6
 PIECES = [
@@ -112,3 +112,12 @@ def test_a_byte_order_mark_and_a_carriage_return_do_not_count_toward_the_limit()
     decoder = LineDecoder(LIMIT)
     assert decoder.feed(b"\xef\xbb\xbf123456\r") == []
     assert decoder.feed(b"\n") == [b"123456"]
+
+
+@given(st.lists(st.sampled_from(PIECES)))
+def test_verbatim_lines_are_the_bytes_between_the_line_feeds(chunks):
+    lines = VerbatimLineDecoder()
+    found = [line for chunk in chunks for line in lines.feed(chunk)] + lines.end()
+    stream = b"".join(chunks)
+    whole = stream if stream.endswith(b"\n") or not stream else stream + b"\n"
+    assert b"".join(line + b"\n" for line in found) == whole

@@ -19,7 +19,12 @@ from typing import Any, ClassVar, get_args
 from msgspec import UNSET, Raw, Struct
 
 from .. import errors, types
-from ..jsonrpc import encode, encode_notification, encode_text
+from ..jsonrpc import (
+    encode,
+    encode_notification,
+    encode_text,
+    encode_without_raw,
+)
 from ..params import LogLevel
 from ..sanitize import SHORT, strip_controls
 from ..types import Json
@@ -335,7 +340,7 @@ class Revision:
             if "message" not in self.table[PROGRESS]:
                 message = None
         report = _ProgressReport(token, done, total, message)
-        return _PROGRESS_NOTIFICATION % encode(report)
+        return _PROGRESS_NOTIFICATION % encode_without_raw(report)
 
     def question(self, id: str, method: str, params: Json) -> bytes:
         """Encode a request to the client."""

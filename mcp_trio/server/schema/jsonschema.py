@@ -3,7 +3,7 @@
 A schema is checked once, at registration. References are never downloaded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import jsonschema
@@ -11,6 +11,39 @@ import referencing.exceptions
 import referencing.jsonschema
 
 from .quick_check import MAX_DEPTH, is_deeper
+
+
+def _check_unique(
+    validator: Any, is_required: Any, value: Any, schema: Any
+) -> Iterator[jsonschema.ValidationError]:
+    """Check `uniqueItems` in linear time.
+
+    jsonschema compares every two items if they are objects. A few thousand of them
+    would take seconds.
+    """
+    if not is_required or not isinstance(value, list):
+        return
+    if len(set(map(_identity, value))) < len(value):
+        yield jsonschema.ValidationError(f"{value!r} has non-unique elements")
+
+
+def _identity(value: Any) -> Hashable:
+    """Return an object that is equal for equal JSON values.
+
+    1 and 1.0 are equal. Numbers are represented as text, because clients could choose
+    many with the same hash.
+    """
+    if isinstance(value, dict):
+        members = [(key, _identity(member)) for key, member in value.items()]
+        return "object", frozenset(members)
+    if isinstance(value, list):
+        return "array", tuple(map(_identity, value))
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, str):
+        return value
+    return "other", str(value)
+
 
 # The first one is the default.
 _SUPPORTED: list[Any] = [
@@ -22,7 +55,10 @@ _SUPPORTED: list[Any] = [
 ]
 # The URI of a dialect, as in $schema -> its validator.
 _DIALECTS: dict[str, Any] = {
-    kind.ID_OF(kind.META_SCHEMA).rstrip("#"): kind for kind in _SUPPORTED
+    kind.ID_OF(kind.META_SCHEMA).rstrip("#"): jsonschema.validators.extend(
+        kind, {"uniqueItems": _check_unique}
+    )
+    for kind in _SUPPORTED
 }
 _DEFAULT_DIALECT = next(iter(_DIALECTS))
 _REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}

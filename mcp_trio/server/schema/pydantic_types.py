@@ -21,6 +21,9 @@ Problem = Mapping[str, Any]
 
 # The maximum number of problems in a message.
 _MOST_PROBLEMS = 5
+# If there are more problems, they are only counted: pydantic can list only all of them,
+# which takes many times as long as finding them.
+_MOST_LISTED = 1000
 # Problems that are described without the given value.
 _WITHOUT_VALUE = ("missing", "value_error", "assertion_error", "extra_forbidden")
 # Problems that a user's validator reports -> the prefix that pydantic adds.
@@ -63,7 +66,13 @@ class PydanticType:
         try:
             return self.adapter.validate_json(raw, strict=True)
         except ValidationError as error:
-            raise ValueError(_explain(error.errors(), raw, place)) from None
+            count = error.error_count()
+            if count > _MOST_LISTED:
+                raise ValueError(
+                    f"{place}: {count:,} problems, which are too many to list"
+                ) from None
+            problems = error.errors(include_url=False)
+            raise ValueError(_explain(problems, raw, place)) from None
         except TypeError as error:
             # Caused by a bug in a validator, not by the client's input.
             raise RuntimeError(f"a validator of {place} failed") from error

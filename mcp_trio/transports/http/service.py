@@ -127,7 +127,11 @@ class Service:
         self.metrics = Metrics()
         server.observe_requests(self.metrics)
         self.shared = _open_shared_sessions(server, settings)
-        self.sessions = Sessions(server.ledger) if self.shared is None else self.shared
+        self.sessions: Sessions
+        if self.shared is None:
+            self.sessions = Sessions(server.ledger, server.environment)
+        else:
+            self.sessions = self.shared
         self._state = ServiceState(server, self.metrics, self.sessions)
         self._metrics_page = MetricsRenderer(server, self.metrics, self.sessions)
         if server.process_group is not None:

@@ -13,7 +13,8 @@ from ...server.app import Server
 from ...server.channel import Channel
 from ...server.conversation import Conversation
 from ...server.ledger import AccountEntry, Ledger, Priority
-from ...server.limits import MEMORY
+from ...server.limits import MEMORY, Limits
+from ...server.request import Environment
 from .event_stream import NOWHERE, EventStream
 from .messages import NO_REQUESTS, PostedRequests, Refused, refusal
 
@@ -258,18 +259,20 @@ def new_session_id() -> bytes:
 class Sessions(dict[bytes, HttpSession]):
     """All sessions by id, the least recently used first.
 
-    Their number and idle time are limited. The ledger charges clients for their
-    sessions and the history of these.
+    Their number and idle time are limited; the environment has the limit on their
+    number. The ledger charges clients for their sessions and the history of these.
     """
 
-    max_sessions = 10_000
     idle_timeout = 1800.0  # seconds
     now = 0.0  # when `expire` was last called
 
-    def __init__(self, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger | None = None, environment: Environment | None = None
+    ) -> None:
         super().__init__()
         self.ledger = Ledger(MEMORY) if ledger is None else ledger
         self.ledger.rank(KIND)
+        self._environment = environment or Environment(Limits(), b"")
 
     def open(self, session: HttpSession) -> bool:
         """Add a session. If there are too many, the client with the most loses one.
@@ -277,7 +280,8 @@ class Sessions(dict[bytes, HttpSession]):
         Returns False if no other client has more sessions, and all are busy.
         """
         account = session.account
-        if len(self) >= self.max_sessions and not self._make_room(account):
+        most = self._environment.limits.max_sessions
+        if len(self) >= most and not self._make_room(account):
             return False
         session.id = session.id or new_session_id()
         session.last_used = self.now

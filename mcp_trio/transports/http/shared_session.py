@@ -166,6 +166,11 @@ class SharedHttpSession(HttpSession):
         stream.charge_to(self.sessions.ledger, self.account)
         return stream
 
+    async def keep_announcements(self) -> None:
+        """Keep the announcements in the store for longer. Raises StoreUnavailable."""
+        if isinstance(self.channel, Announcements):
+            await self.channel.keep()
+
     def close_announcements(self) -> None:
         """Close the streams that clients read here. The session continues elsewhere."""
         self.channel.close()

@@ -86,7 +86,7 @@ class SharedSessions(SessionKeeper):
     """The shared sessions that this process knows."""
 
     def __init__(self, server: Server[Any], peers: Peers, revisions: Revisions) -> None:
-        super().__init__(server.ledger)
+        super().__init__(server.ledger, server.environment)
         self.peers = peers
         self.logs = StreamLogs(peers, self.idle_timeout)
         self.is_stopping = False
@@ -309,6 +309,8 @@ class SharedSessions(SessionKeeper):
             ttl = KEEP_FOR * self.idle_timeout
             exists = await self._store.touch(self._key(session.id), ttl)
             has_home = session.is_home or await self.peers.exists(session.home)
+            if exists and session.is_home:
+                await session.keep_announcements()
         except ServiceUnavailable:
             session.touched = -inf
             return
@@ -334,6 +336,8 @@ class SharedSessions(SessionKeeper):
     async def _drop_if_gone(self, session: SharedHttpSession) -> None:
         if await until_available(partial(self._read, session.id)) is None:
             self._drop(session)
+        else:
+            await until_available(session.keep_announcements)
 
     # Streams
 

@@ -249,6 +249,14 @@ class Announcements(EventStream):
         else:  # another process has added entries before them
             await self._read(own_since=last - len(messages) + 1)
 
+    async def keep(self) -> None:
+        """Keep the log for longer. Raises StoreUnavailable.
+
+        If it expired while the session is in use, its positions would begin again.
+        """
+        if self.next_number > 1:
+            await self._logs.keep(self._session, ANNOUNCEMENTS)
+
     async def read(self) -> None:
         """Send what other processes have added to the log."""
         async with self._lock:

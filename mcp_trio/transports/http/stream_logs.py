@@ -66,6 +66,15 @@ class StreamLogs:
             lease=lease,
         )
 
+    async def keep(self, session: str, stream: str) -> None:
+        """Keep the events of a stream for longer, although there are no new ones."""
+        await self._store.append(
+            self._key(session, stream),
+            entries=HISTORY_EVENTS,
+            size=HISTORY_BYTES,
+            ttl=WHILE_OPEN,
+        )
+
     async def read(self, session: str, stream: str, after: int) -> list[Entry]:
         """Return the entries after a position that are still kept."""
         page = await self._store.read_log(self._key(session, stream), after)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_trio.server.schema.jsonschema import Validator
+from tests.support.growth import assert_linear
 from tests.support.samples import DRAFTS
 
 
@@ -143,3 +144,38 @@ def test_a_long_value_is_cut_in_the_message():
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_a_schema_may_be_empty(draft: str):
     Validator({"$schema": draft}, what="the schema").check([1, {"a": None}])
+
+
+UNIQUE = {"type": "array", "uniqueItems": True}
+
+
+@pytest.mark.parametrize(
+    ("value", "is_unique"),
+    [
+        ([1, "1", True, None, [1], [True], {"a": 1}, {"b": 1}, 1.5], True),
+        ([{"a": 1, "b": [2]}, {"b": [2.0], "a": 1.0}], False),
+        ([[1], [1.0]], False),
+        ([0, False], True),
+        (["a", "a"], False),
+        ("aa", True),
+    ],
+)
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_unique_items_are_compared_as_json(draft: str, value: Any, is_unique: bool):
+    schema = {"$schema": draft, "uniqueItems": True}
+    if is_unique:
+        Validator(schema, what="the schema").check(value)
+    else:
+        assert refusal(schema, value).endswith("has non-unique elements")
+
+
+@pytest.mark.parametrize(
+    "item",
+    [lambda number: {"a": number}, lambda number: number * (2**61 - 1)],
+    ids=["objects", "numbers with the same hash"],
+)
+def test_many_unique_items_are_checked_in_linear_time(item: Any):
+    def make(size: int) -> list[Any]:
+        return [item(number) for number in range(size)]
+
+    assert_linear(Validator(UNIQUE, what="the schema").check, make, 4000)

@@ -5,8 +5,9 @@ import json
 import pytest
 import trio
 
-from mcp_trio import Context, Principal, Server
+from mcp_trio import Context, Limits, Principal, Server
 from mcp_trio.client.event_parser import EventParser
+from mcp_trio.server.request import Environment
 from mcp_trio.transports.http.event_stream import (
     HIGH_WATER,
     HISTORY_BYTES,
@@ -394,8 +395,7 @@ def opened(
 
 
 def test_sessions_are_bounded_and_the_longest_idle_goes_first() -> None:
-    sessions = Sessions()
-    sessions.max_sessions = 2
+    sessions = Sessions(environment=Environment(Limits(max_sessions=2), b""))
     one, two = opened(sessions, 0.0), opened(sessions, 0.0)
     assert one is not None
     assert two is not None
@@ -406,6 +406,18 @@ def test_sessions_are_bounded_and_the_longest_idle_goes_first() -> None:
     one.announcements.attach(one)
     three.announcements.attach(three)
     assert opened(sessions, 4.0) is None
+
+
+def test_the_number_of_sessions_can_be_changed_while_the_server_runs() -> None:
+    server = Server("there", limits=Limits(max_sessions=1))
+    sessions = Sessions(server.ledger, server.environment)
+    for _ in range(2):
+        assert opened(sessions, 0.0) is not None
+    assert len(sessions) == 1
+    server.use_limits(Limits(max_sessions=3))
+    for _ in range(3):
+        assert opened(sessions, 0.0) is not None
+    assert len(sessions) == 3
 
 
 def test_idle_sessions_expire_and_busy_ones_do_not() -> None:

@@ -6,19 +6,20 @@ import json
 import sys
 import tempfile
 from functools import partial
+from math import inf
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
-from mcp_trio import Access, Context, Principal, Server
+from mcp_trio import Access, Context, Limits, Principal, Server
 from mcp_trio.client.event_parser import EventParser
 from mcp_trio.stores import peers
 from mcp_trio.stores.base import Record, StoreUnavailable
 from mcp_trio.stores.memory import MemoryStore
 from mcp_trio.stores.parent import ParentStore, serve_store
-from mcp_trio.transports.http import followed_stream
+from mcp_trio.transports.http import followed_stream, stream_logs
 from mcp_trio.transports.http.sessions import Sessions
 from tests.support.http_wire import (
     HEADERS,
@@ -158,6 +159,33 @@ async def test_the_standing_stream_hears_what_changes_at_another_process() -> No
             updated = await events.next()
             assert updated["method"] == "notifications/resources/updated"
             assert updated["params"] == {"uri": "note://a"}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("calls", [0, 1], ids=["idle", "in use"])
+async def test_a_session_that_outlives_its_announcements_gets_all_announcements(
+    calls: int,
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # With the real intervals, this would take more steps.
+    monkeypatch.setattr(stream_logs, "WHILE_OPEN", 3000)
+    monkeypatch.setattr(peers, "LEASE", 1000)
+    monkeypatch.setattr(peers, "RENEW", 300)
+    monkeypatch.setattr(peers, "RECORD", 3000)
+    async with two_sites(make) as (a, b):
+        session = await a.open_session()
+        async with getting(a, session, patience=inf) as events:
+            await events.primed()
+            a.server.add_tool(trio.sleep, name="early")
+            assert (await events.next())["method"].endswith("list_changed")
+            for _ in range(10):
+                await trio.sleep(1000)
+                for _ in range(calls):
+                    assert (await add(a, session)).status == 200
+            b.server.add_tool(trio.sleep, name="late")
+            with trio.fail_after(60):
+                assert (await events.next())["method"].endswith("list_changed")
 
 
 async def test_only_the_latest_stream_gets_announcements() -> None:
@@ -445,11 +473,13 @@ async def test_an_event_of_no_stream_is_refused() -> None:
             assert reply.status == 400, event
 
 
-async def test_a_client_has_a_bounded_number_of_sessions(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Sessions, "max_sessions", 3)
-    async with two_sites(make) as (a, b):
+async def test_a_client_has_a_bounded_number_of_sessions() -> None:
+    def make_small() -> Server:
+        server = make()
+        server.use_limits(Limits(max_sessions=3))
+        return server
+
+    async with two_sites(make_small) as (a, b):
         sessions = [await a.open_session() for _ in range(4)]
         assert (await add(b, sessions[3])).status == 200
         with trio.fail_after(30):

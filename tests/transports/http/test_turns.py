@@ -129,6 +129,21 @@ async def test_slow_requests_on_many_connections_let_another_client_go_first(
     assert slow.served.index("other") <= 2
 
 
+async def test_slow_requests_that_arrive_together_let_another_client_go_first() -> None:
+    slow = Slow()
+    async with (
+        site_on("native", slow.server, trusted_proxies=PROXIES) as there,
+        AsyncExitStack() as stack,
+    ):
+        busy, other = [await connect(there, stack) for _ in range(2)]
+        slow.meanwhile = lambda: other.connection.send(post(OTHER, "other"))
+        await busy.send(post(BUSY, "busy") * 8)
+        await other.until(b'"done"')
+        for _ in range(8):
+            await busy.until(b'"done"')
+    assert slow.served.index("other") <= 2
+
+
 async def test_requests_that_follow_on_the_connection_are_answered_after_the_wait() -> (
     None
 ):
