@@ -62,7 +62,7 @@ class ResumingClient:
     async def call(
         self, session: mcp.ClientSession, arguments: dict[str, Any]
     ) -> dict[str, Any]:
-        """Call the tool, and return what has become of the call and of the session."""
+        """Call the tool, then another one, and return a report about both calls."""
         try:
             result = await session.call_tool(
                 "advance", arguments, progress_callback=self.note
@@ -115,7 +115,7 @@ async def main(
 
 
 if __name__ == "__main__":
-    # The SDK logs what it cannot close at a server that was killed.
+    # The SDK logs errors when it closes sessions at a server that was killed.
     logging.disable(logging.ERROR)
     count, enough, first, later, arguments = sys.argv[1:]
     anyio.run(main, int(count), int(enough), first, later, json.loads(arguments))

@@ -232,7 +232,7 @@ def until_served(visits: dict[Visitor, Future[None]], times: int) -> None:
 
 def has_served(visitor: Visitor, visit: Future[None], enough: int) -> bool:
     if visit.done():
-        visit.result()  # raises what was wrong
+        visit.result()  # raises the problem of the client
     return visitor.served >= enough
 
 
@@ -280,7 +280,7 @@ class Stream(Struct, eq=False):
     received: list[list[Any]] = field(default_factory=list)
 
     def replies(self) -> list[Any]:
-        """Return the replies that were received, all of which must be the same."""
+        """Return the replies that were received. They must all be the same."""
         sent = [message for messages in self.received for message in messages]
         return [message for message in sent if "method" not in message]
 

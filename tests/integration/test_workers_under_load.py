@@ -118,7 +118,7 @@ def until_answered(calls: dict[Witness, Future[None]]) -> None:
 
 def has_answered(witness: Witness, call: Future[None], enough: int) -> bool:
     if call.done():
-        call.result()  # raises what was wrong
+        call.result()  # raises the problem of the witness
     return witness.answered >= enough
 
 
