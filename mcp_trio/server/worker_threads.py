@@ -12,7 +12,6 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, cast
 
-import outcome
 import trio
 
 from ..protocol.errors import TooManyCalls
@@ -116,6 +115,8 @@ class WorkerThreads:
         slot.task = trio.lowlevel.current_task()
         slot.waits_since = trio.current_time()
         await trio.lowlevel.wait_task_rescheduled(leave_queue)
+        if slot.refusal is not None:
+            raise slot.refusal
 
     def release(self, slot: "_Slot") -> None:
         """Count a thread as free, and start the next call that waits for it."""
@@ -201,7 +202,8 @@ class WorkerThreads:
     def _refuse(self, slot: "_Slot", refusal: TooManyCalls) -> None:
         """Refuse a call that waits."""
         self._leave_queue(slot)
-        trio.lowlevel.reschedule(slot.task, outcome.Error(refusal))
+        slot.refusal = refusal
+        trio.lowlevel.reschedule(slot.task)
 
     def _count_down(self, counter: "Counter[Account]", account: Account) -> None:
         counter[account] -= 1
@@ -262,6 +264,7 @@ class _Slot:
         self.is_abandoned = False
         self.task: trio.lowlevel.Task  # set while it waits for a thread
         self.waits_since = 0.0
+        self.refusal: TooManyCalls | None = None
         self.value: Any = None
         self._threads = threads
         self._call = call

@@ -64,6 +64,8 @@ PIECE = 256 * 1024
 MAX_BACKLOG = 256 * 1024
 # Bytes that are charged for every connection.
 CONNECTION_SIZE = 4 * 1024
+# More requests than this, parsed together, take a turn of the event loop.
+MANY_REQUESTS = 250
 # Bytes of a parsed request without its body, and of each of its headers. Thousands of
 # short requests may arrive in one chunk.
 PARSED_SIZE = 512
@@ -205,8 +207,10 @@ class Connection:
             return
         if self.state is READING:
             self._enter(LAST_LOOK)
-        # Wake the task that waits for the socket.
+        # Wake the task that waits for the socket, or for its turn to read.
         trio.lowlevel.notify_closing(self._socket)
+        if self._turn_scope is not None:
+            self._turn_scope.cancel()
 
     def give_way(self) -> None:
         """Close the connection, whatever it is doing, to make room for others."""
@@ -285,8 +289,12 @@ class Connection:
         """Parse what was read, and measure the requests in it if there are many."""
         self._parser.feed(data)
         self._parsed_size = 0
-        if len(self._parser.requests) > 1:
+        count = len(self._parser.requests)
+        if count > 1:
             self._parsed_size = sum(map(_size_of, self._parser.requests))
+        # The reader itself lets others go first.
+        if count > MANY_REQUESTS and self.state is not WATCHED:
+            self._host.service.server.turns.end(account_at(self.peer, None))
 
     def _queue_size(self) -> int:
         """Return at least the size of the requests that wait for the current one.
@@ -429,6 +437,7 @@ class Connection:
     async def _read_more(self) -> None:
         """Wait until the client sends more, unless the reader can do that."""
         if self._backlog:
+            self._keeps_alive = await self._wait_to_parse()
             data = bytes(self._backlog)
             self._clear_backlog()
             self._parse(data)
@@ -772,12 +781,28 @@ class Connection:
             # trio must not be asked to wait for a socket that was closed here.
             while self.state is not CLOSED:
                 await trio.lowlevel.wait_readable(self._socket)
+                if not await self._wait_to_parse():
+                    return b""
                 data = self._receive_now()
                 if data is not None:
                     return data
         except CONNECTION_LOST:
             pass
         return b""
+
+    async def _wait_to_parse(self) -> bool:
+        """Wait while others are served, if parsing took long for this address.
+
+        Returns False if the connection has to end instead.
+        """
+        turns = self._host.service.server.turns
+        if not turns.lines:
+            return True
+        with trio.CancelScope() as scope:
+            self._turn_scope = scope
+            await turns.wait(account_at(self.peer, None))
+        self._turn_scope = None
+        return not scope.cancelled_caught
 
     def _put(self, response: Reply | Feed, parsed: Parsed) -> None:
         """Queue a whole reply, or the head of a stream, to be written next."""

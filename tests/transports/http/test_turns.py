@@ -64,15 +64,16 @@ class Slow:
     def __init__(self, limits: Limits | None = None) -> None:
         self.server = Server("slow", limits=limits)
         self.served: list[str] = []
+        self.seconds = SLOW
         self.meanwhile: Callable[[], object] = list
         self.server.tool(self.compute)
 
     async def compute(self, text: str) -> str:
-        """Hold the loop for longer than a turn."""
+        """Hold the event loop, by default for longer than a turn."""
         self.meanwhile()
         self.meanwhile = list
         begun = time.perf_counter()
-        while time.perf_counter() < begun + SLOW:
+        while time.perf_counter() < begun + self.seconds:
             pass
         self.served.append(text[:5])
         return "done"
@@ -87,8 +88,14 @@ class Client(Wire):
         self.connection = connection
 
 
-async def connect(there: Site, stack: AsyncExitStack) -> Client:
-    client = Client(socket.create_connection(("127.0.0.1", there.port)))
+async def connect(
+    there: Site, stack: AsyncExitStack, address: str = "127.0.0.1"
+) -> Client:
+    """Connect from an address of this machine."""
+    connection = socket.create_connection(
+        ("127.0.0.1", there.port), source_address=(address, 0)
+    )
+    client = Client(connection)
     await stack.enter_async_context(client.stream)
     return client
 
@@ -142,6 +149,44 @@ async def test_slow_requests_that_arrive_together_let_another_client_go_first() 
         for _ in range(8):
             await busy.until(b'"done"')
     assert slow.served.index("other") <= 2
+
+
+@pytest.mark.parametrize("connections", ["fresh", "used before", "with a request"])
+async def test_parsing_many_requests_lets_another_client_go_first(
+    connections: str,
+) -> None:
+    quick = Slow()
+    quick.seconds = 0
+    is_done = trio.Event()
+
+    @quick.server.tool
+    async def wait() -> str:
+        await is_done.wait()
+        return "waited"
+
+    waiting = message("tools/call", {"name": "wait", "_meta": MODERN})
+    many = request("GET", "/healthz") * 1500
+    async with site_on("native", quick.server) as there, AsyncExitStack() as stack:
+        busy = [await connect(there, stack) for _ in range(CONNECTIONS)]
+        other = await connect(there, stack, "127.0.0.2")
+        for client in busy:
+            if connections == "used before":
+                await client.send(post(BUSY, "before"))
+                await client.response()
+            elif connections == "with a request":
+                data = json.dumps(waiting).encode()
+                headers = modern_headers(waiting)
+                await client.send(request("POST", "/mcp", headers, data))
+        await trio.testing.wait_all_tasks_blocked()
+        quick.served.clear()
+        quick.meanwhile = lambda: other.connection.send(post(OTHER, "other"))
+        for client in busy:
+            client.connection.send(post(BUSY, "busy") + many)
+        await trio.testing.wait_all_tasks_blocked()
+        is_done.set()
+        for client in [*busy, other]:
+            await client.until(b'"done"')
+    assert quick.served.index("other") <= 2
 
 
 async def test_requests_that_follow_on_the_connection_are_answered_after_the_wait() -> (
