@@ -847,6 +847,7 @@ async def test_the_console_stops_cleanly(capfd: pytest.CaptureFixture[str]) -> N
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops such a page")
 async def test_a_page_that_does_not_read_delays_stopping_only_briefly(
     monkeypatch: pytest.MonkeyPatch,

@@ -99,6 +99,7 @@ def over_each_transport() -> list[Any]:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("path", "over"), over_each_transport())
 async def test_the_trace_of_an_example_replays(path: Path, over: Transport) -> None:
     await replay(path, read(path).header.server, over=over)
@@ -328,6 +329,7 @@ BAD = """
 """.split()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "path", [*BAD, "", "\0", "good.txt\0", "a" * 5000, "\\..\\secret.txt"]
 )

@@ -238,6 +238,7 @@ def test_each_trace_has_a_scenario() -> None:
     }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "scenario", scenarios(), ids=lambda scenario: short(scenario.path)
 )

@@ -233,6 +233,7 @@ async def test_resets_leave_no_trace(caplog: pytest.LogCaptureFixture) -> None:
 # Stopping
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux drops such a client")
 async def test_a_client_that_does_not_read_delays_the_end_for_a_limited_time(
     monkeypatch: pytest.MonkeyPatch,

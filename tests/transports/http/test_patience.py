@@ -144,6 +144,7 @@ async def test_a_request_in_the_last_minute_is_answered_and_the_connection_goes_
         assert await first_line(wire) == b"HTTP/1.1 200 OK"
 
 
+@pytest.mark.thorough
 async def test_a_reply_that_is_being_read_when_the_server_stops_is_complete() -> None:
     async with site(make_server(grace=60)) as there, there.wire() as wire:
         there.server.use_limits(Limits(max_result=2**25))

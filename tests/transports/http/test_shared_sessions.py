@@ -245,6 +245,7 @@ class Listener:
                 self.heard.append(await events.next())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_changed", [False, True])
 async def test_of_two_streams_that_open_at_once_one_gets_each_announcement(
     is_changed: bool,
@@ -607,6 +608,7 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed_stream, "POLL_INTERVAL", 0.1)
 
 
+@pytest.mark.thorough
 async def test_requests_of_a_killed_process_are_answered_with_an_error(
     short_leases: None, nursery: trio.Nursery
 ) -> None:
@@ -633,6 +635,7 @@ async def test_requests_of_a_killed_process_are_answered_with_an_error(
         assert (await add(b, session)).status == 200
 
 
+@pytest.mark.thorough
 async def test_a_batch_of_a_killed_process_is_answered_with_errors(
     short_leases: None, nursery: trio.Nursery
 ) -> None:
@@ -703,6 +706,7 @@ async def test_the_home_of_a_session_moves_when_its_process_is_lost(
                     break
 
 
+@pytest.mark.thorough
 async def test_what_changed_before_a_home_was_known_to_be_lost_is_announced(
     short_leases: None, nursery: trio.Nursery
 ) -> None:
@@ -723,6 +727,7 @@ async def test_what_changed_before_a_home_was_known_to_be_lost_is_announced(
                     break
 
 
+@pytest.mark.thorough
 async def test_a_process_that_was_declared_lost_cancels_what_it_did(
     short_leases: None,
 ) -> None:
@@ -770,6 +775,7 @@ async def test_a_process_that_was_declared_lost_cancels_what_it_did(
             assert (await events.rest())[-1]["result"]["content"][0]["text"] == "done"
 
 
+@pytest.mark.thorough
 async def test_a_response_ends_whose_process_was_lost_before_it_began(
     short_leases: None, nursery: trio.Nursery
 ) -> None:
