@@ -67,9 +67,11 @@ async def test_a_client_that_leaves_while_its_stream_is_written_is_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server, streams = make_server(), list[trio.SocketStream]()
+    has_dropped, drops = trio.open_memory_channel[None](20)
 
     @server.tool
     async def drop() -> str:
+        has_dropped.send_nowait(None)
         streams[-1].setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
         )
@@ -95,6 +97,7 @@ async def test_a_client_that_leaves_while_its_stream_is_written_is_not_logged(
                     path,
                     message("tools/call", {"name": "drop", "arguments": {}}, 2),
                 )
+                await drops.receive()
         while b"mcp_streams 0" not in (await there.send("GET", "/metrics")).body:
             pass
     assert caplog.records == []
