@@ -437,7 +437,9 @@ class Connection:
     async def _read_more(self) -> None:
         """Wait until the client sends more, unless the reader can do that."""
         if self._backlog:
-            self._keeps_alive = await self._wait_to_parse()
+            if not await self._wait_to_parse():
+                self._keeps_alive = False
+                return
             data = bytes(self._backlog)
             self._clear_backlog()
             self._parse(data)
