@@ -15,13 +15,8 @@ import pytest
 
 from tests.support.command_line import ENVIRONMENT
 from tests.support.ports import free_port
+from tests.support.processes import newest_request
 
-VENDOR = "io.modelcontextprotocol/"
-NEWEST = "2026-07-28"
-META = {
-    f"{VENDOR}protocolVersion": NEWEST,
-    f"{VENDOR}clientCapabilities": {"extensions": {f"{VENDOR}tasks": {}}},
-}
 SERVER = """
 import trio
 from mcp_trio import Server
@@ -39,20 +34,8 @@ TASKS = 100
 
 def ask(connection: HTTPConnection, method: str, params: dict[str, Any]) -> Any:
     """Send a request on a connection, and return its result."""
-    name = params.get("name", params.get("taskId"))
-    body = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": method,
-        "params": {**params, "_meta": META},
-    }
-    headers = {
-        "Content-Type": "application/json",
-        "MCP-Protocol-Version": NEWEST,
-        "Mcp-Method": method,
-        "Mcp-Name": name,
-    }
-    connection.request("POST", "/mcp", json.dumps(body), headers)
+    headers, body = newest_request(method, params)
+    connection.request("POST", "/mcp", body, headers)
     return json.loads(connection.getresponse().read())["result"]
 
 
