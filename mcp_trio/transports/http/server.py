@@ -232,10 +232,18 @@ async def keep_time(host: Host) -> None:
         host.date = formatdate(usegmt=True).encode()
         host.service.sessions.expire(now)
         host.service.server.ledger.return_memory()
-        for connection in list(host.connections):
-            if connection.is_overdue(now):
-                connection.end_wait()
+        _end_overdue(host, now)
         await trio.sleep(TICK)
+
+
+def _end_overdue(host: Host, now: float) -> None:
+    """Stop waiting for clients that have taken too long.
+
+    In the loop above, a local variable would keep a closed connection in memory.
+    """
+    for connection in list(host.connections):
+        if connection.is_overdue(now):
+            connection.end_wait()
 
 
 class UpgradesOnly(Service):
