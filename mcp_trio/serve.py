@@ -209,6 +209,7 @@ class Server(app.Server[StateT]):
         Entering it again while the server runs does nothing. The first to enter must
         exit last.
         """
+        check_runs_on_trio("Server.running")
         async with AsyncExitStack() as stack:
             if not self.is_running:
                 await self._start_to_run(stack)
