@@ -22,21 +22,19 @@ MOST_IDLE = 1000
 MOST_ABOUT_TO_BEGIN = 50
 
 
+# Runs a call in the current task. It may cancel the call through the scope.
+Run = Callable[[Call, trio.CancelScope], Awaitable[None]]
+
+
 class CallTasks:
     """Runs the calls of one conversation in a pool of tasks.
 
     Calls begin in order, whichever task trio schedules first.
     """
 
-    def __init__(
-        self,
-        server: Server,
-        nursery: trio.Nursery,
-        run: Callable[[Call, trio.CancelScope], Awaitable[None]],
-    ) -> None:
+    def __init__(self, server: Server, nursery: trio.Nursery) -> None:
         self._server = server
         self._nursery = nursery
-        self._run = run
         self._calls: deque[Call] = deque()  # calls that have not begun
         # An ordered set. The task that became idle last is used first, because its data
         # is the most likely to be in the processor's caches.
@@ -53,13 +51,18 @@ class CallTasks:
         """Whether the pending calls should begin before more are added."""
         return len(self._calls) >= MOST_ABOUT_TO_BEGIN
 
-    def begin(self, call: Call) -> None:
-        """Begin a call in an idle task, or in a new one."""
+    def begin(self, call: Call, run: Run) -> None:
+        """Begin a call in an idle task, or in a new one.
+
+        `run` must be the same for all calls. It is a method of the owner, so this does
+        not keep it: otherwise the owner and all that its client made it keep would stay
+        in memory until the garbage collector runs.
+        """
         self._calls.append(call)
         if self._idle:
             self._wake_last()
         else:
-            self._nursery.start_soon(self._run_calls)
+            self._nursery.start_soon(self._run_calls, run)
 
     def close(self) -> None:
         """Let each task exit as soon as it has no call."""
@@ -72,7 +75,7 @@ class CallTasks:
         task, _ = self._idle.popitem()
         trio.lowlevel.reschedule(task)
 
-    async def _run_calls(self) -> None:
+    async def _run_calls(self, run: Run) -> None:
         """Run calls one after the other, until one is cancelled or leaks a scope."""
         task = trio.lowlevel.current_task()
         context = task.context
@@ -80,7 +83,7 @@ class CallTasks:
             with trio.CancelScope() as scope:
                 clean = innermost_scope(task)
                 while self._calls and not scope.cancel_called:
-                    await self._run(self._calls.popleft(), scope)
+                    await run(self._calls.popleft(), scope)
                     # The call has replaced the task's context with its own.
                     task.context = context
                     if clean is None or innermost_scope(task) is not clean:

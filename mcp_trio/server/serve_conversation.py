@@ -108,7 +108,7 @@ class ConversationSource:
         # The messages received last. Some of them may have been served.
         self._messages: Sequence[bytes | None] = ()
         self._last_request: Request | None = None
-        self._call_tasks = CallTasks(server, nursery, self._run_call)
+        self._call_tasks = CallTasks(server, nursery)
         self._send = reply
         self._reply = reply if conversation.observer is None else self._observed_reply
 
@@ -180,7 +180,7 @@ class ConversationSource:
     def _begin(self, call: Call, scope: trio.CancelScope) -> Continuation[None] | None:
         """Run a request until it returns or first waits."""
         if self._call_tasks.has_calls or self._is_expected_to_wait(call):
-            self._call_tasks.begin(call)
+            self._call_tasks.begin(call, self._run_call)
             self._must_yield = self._call_tasks.is_full
             return None
         request = self._request(call)

@@ -1,8 +1,9 @@
 """One client on a WebSocket, with one JSON-RPC message or batch per frame.
 
 The specification has no WebSocket transport, but allows custom ones. The subprotocol is
-`mcp`. trio-websocket does the handshake, reads frames, and answers pings and close
-frames. Messages are framed and written here, so that those of one turn need one write.
+`mcp`. trio-websocket does the handshake, answers pings and close frames, and refuses
+invalid frames. Messages are read here, so that the memory of incomplete ones can be
+charged and freed, and written here, so that those of one turn need one write.
 """
 
 import logging
@@ -19,7 +20,7 @@ from ..server.accounts import Account, account_at
 from ..server.app import Server
 from ..server.ledger import Ledger, Meter, Priority
 from ..server.serve_conversation import serve_conversation
-from .frame_pieces import FramePieces
+from .message_reader import BAD_FRAME, NOT_UTF8, MessageReader
 from .send_queue import (
     DISCONNECTED,
     NO_HEADERS,
@@ -40,20 +41,14 @@ PING_INTERVAL = 30.0
 PONG_TIMEOUT = 30.0
 # Seconds that a client has to read the queue, and then to close its side.
 CLOSE_TIMEOUT = 0.4
-# The most bytes in one write.
+# The most bytes in one read, or in one write.
 _PIECE = 2**16
-# Bytes that are charged for each frame of a message, in addition to its own. The
-# library keeps them apart until the message is complete.
-FRAME_SIZE = 64
 
 # The status codes of close frames: RFC 6455, section 7.4.1.
 GOING_AWAY = 1001
-NOT_TEXT = 1003
 NOT_ALLOWED = 1008
-TOO_LARGE = 1009
 NO_PONG = 1011
 TRY_LATER = 1013
-BAD_FRAMES = (1002, 1007)
 # The first byte of a close frame.
 _CLOSE = b"\x88"
 
@@ -71,7 +66,8 @@ def text_frame(message: bytes) -> bytes:
 class FrameStream(trio.abc.Stream):
     """The stream that trio-websocket uses, in front of the real one.
 
-    The library first reads the head, which was read already. What it writes is queued
+    The library first reads the head, which was read already. Then it reads all frames
+    except those of messages, which are queued in `incoming`. What it writes is queued
     together with the frames of messages. Only `write` writes to the real stream, so
     cancelling a task that waits for a write never leaves half a frame.
 
@@ -92,12 +88,10 @@ class FrameStream(trio.abc.Stream):
         self._is_dropped = False
         self.drained = self.outgoing.drained
         self.close_code = GOING_AWAY
-        self.unread = 0  # bytes since the last whole message
-        self._frames = 0  # and frames
-        self._pieces = FramePieces()
+        self._reader = MessageReader()
+        self._unread = 0  # bytes since the last whole message
         # Changes whenever the client sends something or reads a large piece.
         self.activity = 0
-        self.is_receiving = False  # whether the library waits for input
         self.accepted = trio.Event()
         self.handshake = trio.move_on_after(HANDSHAKE_TIMEOUT)
         self._stream = stream
@@ -107,7 +101,7 @@ class FrameStream(trio.abc.Stream):
         self._early = [following, request + end]
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Read more input, for the library.
+        """Read messages until a frame for the library arrives, and return that one.
 
         Returns the end of input if a client keeps sending and never ends a message.
         """
@@ -118,48 +112,56 @@ class FrameStream(trio.abc.Stream):
             early = self._early.pop()
             if self._early:
                 return early
-            self._pieces.put(early)
-        piece, frames = self._pieces.take()
-        if piece:
-            # All of it was read before, and other tasks should run in between.
-            await trio.lowlevel.checkpoint()
-        else:
-            piece, frames = await self._receive_piece(max_bytes)
-        self.unread += len(piece)
-        self._frames += frames
-        self._unread_meter.set(self.unread + FRAME_SIZE * self._frames)
-        if self._is_dropped or self.unread > 2 * MAX_MESSAGE:
-            return b""
-        return piece
+            self._reader.put(early)
+        while True:
+            if self._reader.needs_input:
+                has_ended = not await self._receive(max_bytes)
+                if has_ended:
+                    return b""
+            else:
+                # All of it was read before, and other tasks should run in between.
+                await trio.lowlevel.checkpoint()
+            for_library = await self._read_frames()
+            if self._is_dropped or self._unread > 2 * MAX_MESSAGE:
+                return b""
+            if for_library:
+                return for_library
 
-    async def _receive_piece(self, max_bytes: int | None) -> tuple[bytes, int]:
-        """Wait for input. The piece is empty at its end."""
-        self.is_receiving = True
-        # The library has handled all earlier input.
+    async def _receive(self, max_bytes: int | None) -> bool:
+        """Wait for input. Returns False at its end."""
+        # All messages of the earlier input are queued.
         self.incoming.wake()
-        piece = b""
-        frames = 0
-        while not piece:
-            data = await self._stream.receive_some(max_bytes)
-            self.activity += 1
-            if not data:
-                break
-            self._pieces.put(data)
-            piece, frames = self._pieces.take()
-        self.is_receiving = False
-        return piece, frames
+        data = await self._stream.receive_some(max_bytes)
+        self.activity += 1
+        self._unread += len(data)
+        self._reader.put(data)
+        return len(data) > 0
 
-    def end_message(self) -> None:
-        """Note that a message is complete."""
-        self.unread = 0
-        self._frames = 0
-        self._unread_meter.set(0)
+    async def _read_frames(self) -> bytes:
+        """Read a few frames, and queue messages. Returns the frames for the library."""
+        messages, for_library = self._reader.read()
+        self._unread_meter.set(self._reader.size)
+        for message in messages:
+            self._unread = 0
+            self.incoming.put(message)
+        if self._reader.problem and not self.incoming.closed:
+            self.end_input(self._reader.problem)
+        await self.incoming.drained()
+        return for_library
 
     def drop_partial_message(self) -> bool:
         """Close the connection, because the memory of a partial message is needed."""
         self._is_dropped = True
+        self._reader.refuse(TRY_LATER)
         self.end_input(TRY_LATER)
         return True
+
+    def discard(self) -> None:
+        """Drop all messages. The connection has ended."""
+        self.incoming.close(discard=True)
+        self.outgoing.close(discard=True)
+        self._reader.refuse(GOING_AWAY)
+        self._unread_meter.close()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Queue what the library writes."""
@@ -244,7 +246,7 @@ async def serve_websocket(
         connection: "WebSocketConnection", nursery: trio.Nursery
     ) -> None:
         scope = nursery.cancel_scope
-        nursery.start_soon(_read, connection, frames, scope)
+        nursery.start_soon(_await_close, connection, frames, scope)
         nursery.start_soon(_watch, connection, frames, scope)
         nursery.start_soon(call_when_set, stopping, frames.incoming.close)
         if principal is not None and server.access is not None:
@@ -269,6 +271,7 @@ async def serve_websocket(
     except Exception as problem:
         log.debug("a WebSocket connection failed: %r", problem)
     finally:
+        frames.discard()
         await close_gracefully(stream, CLOSE_TIMEOUT)
 
 
@@ -291,41 +294,22 @@ async def _shake_hands(
     return None
 
 
-async def _read(
+async def _await_close(
     connection: "WebSocketConnection",
     frames: FrameStream,
     conversation: trio.CancelScope,
 ) -> None:
-    """Pass on messages until the client closes, and then cancel the conversation."""
+    """Wait until the client closes, and then cancel the conversation."""
     from trio_websocket import ConnectionClosed
 
     try:
-        while True:
-            text = await connection.get_message()
-            frames.end_message()
-            await _pass_on(text, frames)
+        # The library gets no messages, so this only raises.
+        await connection.get_message()
     except ConnectionClosed as closed:
         # Close with the same code as the library did for a bad frame.
-        if closed.reason and closed.reason.code in BAD_FRAMES:
+        if closed.reason and closed.reason.code in (BAD_FRAME, NOT_UTF8):
             frames.close_code = closed.reason.code
     conversation.cancel()
-
-
-async def _pass_on(text: str | bytes, frames: FrameStream) -> None:
-    """Pass on one message, or end the input because of it."""
-    if isinstance(text, bytes):
-        frames.end_input(NOT_TEXT)
-        return
-    message = text.encode()
-    # The library's own limit counts characters.
-    if len(message) > MAX_MESSAGE:
-        frames.end_input(TOO_LARGE)
-        return
-    frames.incoming.put(message)
-    if frames.is_receiving:
-        # Otherwise the same read has more messages, and the last one wakes the queue.
-        frames.incoming.wake()
-    await frames.incoming.drained()
 
 
 async def _watch(

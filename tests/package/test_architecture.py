@@ -52,7 +52,7 @@ MAY_IMPORT = {
 TOP_LEVEL_FILES = 8
 
 # What the transports share. Everything else in transports/ is a transport.
-SHARED = {"address", "busy_wait", "frame_pieces", "pipe_size", "send_queue"}
+SHARED = {"address", "busy_wait", "message_reader", "pipe_size", "send_queue"}
 
 NOT_PURE = set(
     """

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +175,22 @@ def begin_uploads_and_abort(attacked: Attacked) -> None:
             connection.sendall(data)
 
 
+def send_messages_in_parts_and_never_end_them(attacked: Attacked) -> None:
+    # With an emoji, a string takes four bytes for each of its characters.
+    part = "x" * 65_000 + "\N{GRINNING FACE}"
+    begin = masked(1, part.encode(), final=False)
+    more = masked(0, part.encode(), final=False) * 59
+    with ExitStack() as stack:
+        for _ in range(100):
+            connection = stack.enter_context(attacked.connect())
+            connection.sendall(UPGRADE)
+            connection.recv(65536)
+            # The server closes connections to make room.
+            with suppress(OSError):
+                connection.sendall(begin + more)
+        wait_until_level(attacked)
+
+
 @pytest.mark.parametrize(
     "attack",
     [
@@ -184,6 +200,7 @@ def begin_uploads_and_abort(attacked: Attacked) -> None:
         ping_with_long_ids,
         do_not_read,
         begin_uploads_and_abort,
+        send_messages_in_parts_and_never_end_them,
     ],
 )
 def test_resident_memory_is_bounded_and_comes_back(

@@ -1,5 +1,7 @@
 """Calls that are expected to wait run in tasks that are used again."""
 
+import gc
+import weakref
 from contextvars import ContextVar
 
 import pytest
@@ -7,6 +9,8 @@ import trio
 
 from mcp_trio import Server
 from mcp_trio.server import call_tasks
+from mcp_trio.server.serve_conversation import serve_conversation
+from mcp_trio.transports.send_queue import QueuedWire, SendQueue
 from tests.support.checked import call, connect, opened
 
 R = "2025-11-25"
@@ -140,3 +144,26 @@ async def test_calls_begin_before_many_more_are_read(
     assert {reply["id"] for reply in replies} == set(range(1, 31))
     # If all calls ran at once, each would need its own task.
     assert len(set(tasks)) <= 12
+
+
+async def test_a_conversation_that_has_ended_is_not_in_a_reference_cycle() -> None:
+    server, _ = make_server()
+    incoming = SendQueue()
+    outgoing = SendQueue()
+    ended: list[weakref.ref[QueuedWire]] = []
+
+    async def converse() -> None:
+        wire = QueuedWire(incoming, outgoing)
+        ended.append(weakref.ref(wire))
+        await serve_conversation(server, wire)
+
+    gc.disable()
+    try:
+        async with server.running(), trio.open_nursery() as nursery:
+            nursery.start_soon(converse)
+            incoming.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+            await outgoing.wait()
+            incoming.close()
+        assert ended[0]() is None
+    finally:
+        gc.enable()

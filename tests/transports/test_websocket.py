@@ -1,3 +1,4 @@
+import gc
 import json
 import logging
 import math
@@ -13,9 +14,6 @@ from trio_websocket import ConnectionClosed, wrap_client_stream
 from mcp_trio import Context, Server
 from mcp_trio.protocol.params import VENDOR
 from mcp_trio.server import serve_conversation as conversation_module
-from mcp_trio.server.accounts import Account
-from mcp_trio.server.ledger import Ledger
-from mcp_trio.transports import websocket
 from mcp_trio.transports.websocket import SUBPROTOCOL, serve_websocket, text_frame
 from tests.support.websocket import UPGRADE, masked
 
@@ -570,45 +568,17 @@ async def test_bytes_that_are_no_frame_close_with_1002():
         assert (await client.receive_some())[:4] == b"\x88\x02" + (1002).to_bytes(2)
 
 
-async def test_a_message_is_received_though_the_receiver_ran_before_the_reader(
-    autojump_clock,
-):
-    """Trio runs tasks in any order: the library's reader may be later than the
-    receiver.
-    """
-
-    class Connection:
-        """The library's connection at a moment when it has one message."""
-
-        def __init__(self):
-            self.texts = ["{}"]
-
-        async def get_message(self):
-            if not self.texts:
-                await trio.sleep_forever()
-            return self.texts.pop()
-
-    frames = websocket.FrameStream(
-        trio.testing.memory_stream_pair()[0],
-        b"",
-        Ledger(2**20),
-        Account("address", "192.0.2.1"),
-    )
-    frames.accepted.set()
-    frames._early.clear()
-    taken = []
-
-    async def take():
-        await frames.incoming.wait()
-        taken.extend(frames.incoming.take())
-
-    with trio.move_on_after(1):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(frames.receive_some)
-            await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(take)
-            await trio.testing.wait_all_tasks_blocked()
-            nursery.start_soon(
-                websocket._read, Connection(), frames, nursery.cancel_scope
-            )
-    assert taken == [b"{}"]
+async def test_nothing_is_held_for_a_client_that_has_left_before_its_message_ended():
+    server = make_waiting_server()
+    gc.disable()
+    try:
+        async with raw(server) as (client, _):
+            with trio.fail_after(30):
+                await client.send_all(masked(1, b"x" * 100_000, final=False))
+                while server.ledger.by_kind["bodies"] < 100_000:
+                    await trio.lowlevel.checkpoint()
+                await client.aclose()
+                while server.ledger.held:
+                    await trio.lowlevel.checkpoint()
+    finally:
+        gc.enable()
