@@ -25,6 +25,10 @@ T = TypeVar("T")
 # The largest message that is accepted, in bytes.
 MAX_MESSAGE = 4 * 2**20
 
+# The maximum number of bytes of a message, without its params, that may stay in memory
+# as long as the params.
+MOST_PADDING = 1024
+
 # The maximum number of messages in a batch. Small messages cost far more to answer than
 # to send.
 MAX_BATCH = 10_000
@@ -77,7 +81,19 @@ _encoder = msgspec.json.Encoder()
 
 def decode(data: bytes) -> Envelope:
     """Decode the envelope of one message. Raises BadMessage."""
-    return _decode_with(_decode_envelope, data)
+    envelope = _decode_with(_decode_envelope, data)
+    if len(data) > MOST_PADDING:
+        _detach_params(envelope, data)
+    return envelope
+
+
+def _detach_params(envelope: Envelope, data: bytes) -> None:
+    """Copy the params if much of the message is something else.
+
+    A `Raw` keeps all of the bytes that it was decoded from.
+    """
+    if len(data) - len(memoryview(envelope.params)) > MOST_PADDING:
+        envelope.params = envelope.params.copy()
 
 
 def decode_batch(data: bytes) -> list[bytes]:

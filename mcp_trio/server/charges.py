@@ -16,6 +16,8 @@ URI_SIZE = 256
 # and for each further item.
 VALUE_SIZE = 64
 ITEM_SIZE = 32
+# What characters begin with that take four bytes, in UTF-8 and as an escape.
+FOUR_BYTES = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4", b"\\ud", b"\\uD")
 
 # Small requests are not charged while at most this number of requests wait, because
 # together they take only a few megabytes.
@@ -45,7 +47,20 @@ def charge_request(ledger: Ledger, request: Request, total: int) -> None:
 def params_size(raw: bytes) -> int:
     """Return the memory for params, encoded and decoded, in bytes."""
     values = raw.count(b"{") + raw.count(b"[") + raw.count(b'"')
-    return len(raw) + VALUE_SIZE * values + ITEM_SIZE * raw.count(b",")
+    decoded = len(raw) * _bytes_per_character(raw)
+    return len(raw) + decoded + VALUE_SIZE * values + ITEM_SIZE * raw.count(b",")
+
+
+def _bytes_per_character(raw: bytes) -> int:
+    """Return how many bytes a character of a decoded string may take.
+
+    In Python, the widest character of a string decides about all of them.
+    """
+    if raw.isascii() and b"\\u" not in raw:
+        return 1
+    if any(start in raw for start in FOUR_BYTES):
+        return 4
+    return 2
 
 
 def _drop_raw(request: Request) -> None:

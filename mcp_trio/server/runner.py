@@ -133,6 +133,10 @@ def _resume(running: Coroutine[Any, Any, T], trap: Any) -> Generator[Any, Any, T
             trap = step(value)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
+    finally:
+        # Breaks the reference cycle of an exception and the frames in its traceback.
+        # They would keep the arguments of a request after its cancellation.
+        value = None
 
 
 async def _in_own_scope(running: Coroutine[Any, Any, T]) -> T:

@@ -1,11 +1,14 @@
 """Decoding messages: which are refused, with and without a reply, and the errors."""
 
+import sys
+
 import pytest
 from msgspec import UNSET
 
 from mcp_trio.protocol.jsonrpc import (
     MAX_BATCH,
     MAX_ID,
+    MOST_PADDING,
     BadMessage,
     decode,
     decode_batch,
@@ -23,6 +26,15 @@ def test_a_batch_with_one_message_more_is_refused() -> None:
     with pytest.raises(BadMessage) as refused:
         decode_batch(batch)
     assert str(refused.value.error.message).startswith("Invalid request: a batch of")
+
+
+@pytest.mark.parametrize("padding", [10, 100_000])
+def test_params_do_not_keep_a_message_with_much_else_in_memory(padding: int) -> None:
+    data = b'{"jsonrpc":"2.0","more":"%b","params":{"a":1}}' % (b"x" * padding)
+    references = sys.getrefcount(data)
+    params = decode(data).params
+    assert bytes(params) == b'{"a":1}'
+    assert (sys.getrefcount(data) == references) is (padding > MOST_PADDING)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ R = "2025-11-25"
 MOST = 350_000_000
 LEFT = 40 * MIB
 SETTLE = 5.0  # seconds after the clients have disconnected
+# With this, a string takes four bytes for each of its characters.
+EMOJI = "\N{GRINNING FACE}"
 SERVER = """
 import trio
 from mcp_trio import Server
@@ -41,6 +43,11 @@ server = Server("attacked")
 @server.tool
 async def recite() -> str:
     return "x" * (7 * 2**20)
+
+
+@server.tool
+async def wait(text: str = "") -> None:
+    await trio.sleep_forever()
 
 
 @server.resource("notes://{name}")
@@ -176,8 +183,7 @@ def begin_uploads_and_abort(attacked: Attacked) -> None:
 
 
 def send_messages_in_parts_and_never_end_them(attacked: Attacked) -> None:
-    # With an emoji, a string takes four bytes for each of its characters.
-    part = "x" * 65_000 + "\N{GRINNING FACE}"
+    part = "x" * 65_000 + EMOJI
     begin = masked(1, part.encode(), final=False)
     more = masked(0, part.encode(), final=False) * 59
     with ExitStack() as stack:
@@ -191,6 +197,42 @@ def send_messages_in_parts_and_never_end_them(attacked: Attacked) -> None:
         wait_until_level(attacked)
 
 
+def post_calls_that_wait(attacked: Attacked) -> None:
+    """Post over HTTP+SSE, because the connection is free for more before the reply."""
+    padding = "x" * (4 * MIB - 1000)
+    argument = {"text": padding[: -len(EMOJI.encode())] + EMOJI}
+    opening = {
+        "protocolVersion": "2024-11-05",
+        "capabilities": {},
+        "clientInfo": {"name": "attacker", "version": "1"},
+    }
+    bodies = [
+        json.dumps(message("initialize", opening, 0)),
+        json.dumps({**message("tools/call", {"name": "wait"}, 1), "more": padding}),
+        json.dumps(
+            message("tools/call", {"name": "wait", "arguments": argument}, 2),
+            ensure_ascii=False,
+        ),
+    ]
+    with ExitStack() as stack:
+        for _ in range(50):
+            stream = stack.enter_context(attacked.connect())
+            stream.sendall(request("GET", "/sse", {"Accept": "text/event-stream"}))
+            answer = b""
+            while b"session=" not in answer or not answer.endswith(b"\n\n\r\n"):
+                answer += stream.recv(65536)
+            url = re.search(rb"/messages\?session=\S+", answer)
+            assert url is not None
+            connection = stack.enter_context(attacked.connect())
+            for body in bodies:
+                data = request("POST", url[0].decode(), HEADERS, body.encode())
+                # The server refuses bodies, and closes connections, to make room.
+                with suppress(OSError):
+                    connection.sendall(data)
+                    connection.recv(65536)
+        wait_until_level(attacked)
+
+
 @pytest.mark.parametrize(
     "attack",
     [
@@ -201,6 +243,7 @@ def send_messages_in_parts_and_never_end_them(attacked: Attacked) -> None:
         do_not_read,
         begin_uploads_and_abort,
         send_messages_in_parts_and_never_end_them,
+        post_calls_that_wait,
     ],
 )
 def test_resident_memory_is_bounded_and_comes_back(

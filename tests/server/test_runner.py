@@ -1,8 +1,10 @@
 """A request runs in the turn of its reader until it first waits."""
 
+import gc
 import json
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import Any
@@ -15,6 +17,7 @@ from mcp_trio import Context, Limits, Server, ToolError
 from tests.support.checked import (
     Line,
     call,
+    cancelled,
     connect,
     initialize,
     opened,
@@ -802,3 +805,34 @@ async def test_a_generator_exit_of_a_tool_is_its_own_failure() -> None:
     async with connect(server) as client:
         assert (await client.call_tool("leave")).is_error
         assert (await client.call_tool("leave")).is_error
+
+
+class Argument:
+    """A value that a request keeps while it runs."""
+
+
+@pytest.mark.parametrize("reason", ["cancelled", "given up"])
+async def test_a_stopped_request_is_not_in_a_reference_cycle(reason: str) -> None:
+    server = Server("x")
+    arguments: list[weakref.ref[Argument]] = []
+
+    @server.tool
+    async def wait(note: str) -> None:
+        argument = Argument()
+        arguments.append(weakref.ref(argument))
+        await trio.sleep_forever()
+
+    gc.disable()
+    try:
+        async with opened(server, R) as client:
+            client.send(call(R, 1, "wait", {"note": "x" * 1000}))
+            await trio.testing.wait_all_tasks_blocked()
+            assert arguments[0]() is not None
+            if reason == "cancelled":
+                client.send(cancelled(1))
+            else:
+                assert server.ledger.relieve()
+            await trio.testing.wait_all_tasks_blocked()
+            assert arguments[0]() is None
+    finally:
+        gc.enable()
