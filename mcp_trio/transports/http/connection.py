@@ -524,7 +524,7 @@ class Connection:
                 continue
             answer = self._handle(parsed)
             if isinstance(answer, Pending):
-                answer = await self._handle_pending(answer)
+                answer = await self._handle_pending(answer, parsed)
             if isinstance(answer, Reply):
                 self._last_request_waited = False
                 self._put(answer, parsed)
@@ -580,16 +580,22 @@ class Connection:
             service.server.turns.end(account_at(parsed.peer, parsed.principal))
         return answer
 
-    async def _handle_pending(self, pending: Pending) -> Answered:
+    async def _handle_pending(self, pending: Pending, parsed: Parsed) -> Answered:
         """Wait for a response that depends on the store, and return it."""
+        # The pending answer has a copy of its own, and charges for it.
+        parsed.body = b""
         # Replies to earlier requests need not wait for the store.
         await self._flush()
+        holding = self._hold_queue()
         try:
             return await pending.wait()
         except ScopeLeaked as leaked:
             self._enter(MOVING)
             answer: Reply | Exchange = leaked.value
             return answer
+        finally:
+            if holding is not None:
+                holding.release()
 
     async def _give_way(self) -> None:
         """Write the replies so far, and let other tasks run."""

@@ -3,7 +3,8 @@
 It is the same for both hosts: the native server and ASGI.
 """
 
-from collections.abc import Awaitable, Callable, Sized
+from collections.abc import Awaitable, Callable, Iterator, Sized
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from math import ceil
 from typing import TYPE_CHECKING
@@ -22,16 +23,19 @@ from ...protocol.errors import (
 from ...protocol.mirrored_headers import Mirror, mirrors
 from ...protocol.revisions import Revision
 from ...protocol.session import Answer, Batch, Call, Event, Notice, Refusal
+from ...server.accounts import account_at
 from ...server.app import Server
 from ...server.conversation import Sender
 from ...server.features.tools import ServerTool
 from ...server.handlers import handle_notification
+from ...server.ledger import STEP, Priority
 from .authorization import BearerAuth
 from .event_stream import NOWHERE, EventStream
 from .exchange import Exchange, ServiceState
 from .feed import Feed
 from .legacy_sse import LegacySse
 from .messages import (
+    OUT_OF_MEMORY,
     PLAIN,
     Head,
     PostedRequests,
@@ -85,6 +89,9 @@ DRAIN_TIME = 1.0
 ORDINARY = frozenset({404, 405, 406, 415})
 # The routes that load balancers and orchestrators request.
 PROBES = frozenset({HEALTH, READY})
+# How often a body is in memory while it is sent to another process: as it was read, in
+# a message, in an operation of the store, and in what is written to the store.
+COPIES = 4
 
 
 class Pending(msgspec.Struct):
@@ -254,10 +261,38 @@ class Service:
 
         return Pending(wait)
 
+    @contextmanager
+    def _charging_wait(self, head: Head, size: int) -> Iterator[None]:
+        """Charge the client for a body that waits for the store.
+
+        Raises Refused if its memory is needed for other clients. No request may begin
+        in this block, because its cancel scopes would be inside this one.
+        """
+        if size <= STEP:
+            yield
+            return
+        with trio.CancelScope() as scope:
+
+            def give_up() -> bool:
+                scope.cancel()
+                return True
+
+            account = account_at(head.peer, head.principal)
+            holding = self.server.ledger.hold(
+                account, "bodies", size, Priority.REQUEST, give_up
+            )
+            try:
+                yield
+            finally:
+                holding.release()
+        if scope.cancelled_caught:
+            raise Refused(OUT_OF_MEMORY)
+
     async def _load_and_answer(self, id: bytes, head: Head, body: bytes) -> Answered:
         """Answer a request in a session that another process may have opened."""
         assert self.shared is not None
-        await self.shared.load(id, head.peer)
+        with self._charging_wait(head, len(body)):
+            await self.shared.load(id, head.peer)
         if id not in self.sessions:
             raise Refused(NO_SUCH_SESSION)
         answer = self.answer(head, body)
@@ -272,7 +307,7 @@ class Service:
         if head.route == MESSAGES:
             shared = self._shared_sse
             if shared is not None and not shared.has(head.query):
-                return self._pending(head, partial(shared.forward, head, body))
+                return self._pending(head, partial(self._forward, shared, head, body))
             return self._legacy_sse.post(head, body)
         if head.route in (METADATA, SSE_METADATA):
             return self.bearer_auth.metadata(head)
@@ -281,6 +316,11 @@ class Service:
         if head.route == READY:
             return self._answer_readiness()
         return Reply(200, b"ok\n", PLAIN)
+
+    async def _forward(self, shared: "SharedSse", head: Head, body: bytes) -> Reply:
+        """Send a message of HTTP+SSE to the process that has the stream."""
+        with self._charging_wait(head, COPIES * len(body)):
+            return await shared.forward(head, body)
 
     def _answer_metrics(self) -> Reply | Pending:
         """Return the metrics of this process, or of all that serve this port."""
@@ -378,7 +418,14 @@ class Service:
         if self.shared is not None:
             return self._pending(
                 head,
-                partial(self._handle_shared_notices, self.shared, conversation, event),
+                partial(
+                    self._handle_shared_notices,
+                    self.shared,
+                    conversation,
+                    event,
+                    head,
+                    len(body),
+                ),
             )
         self._handle_notices(conversation, event)
         return Reply(202)
@@ -400,10 +447,16 @@ class Service:
         return Exchange(self._state, conversation, response, head.token)
 
     async def _handle_shared_notices(
-        self, shared: "SharedSessions", conversation: HttpSession, event: Event | None
+        self,
+        shared: "SharedSessions",
+        conversation: HttpSession,
+        event: Event | None,
+        head: Head,
+        size: int,
     ) -> Reply:
         """Act on a POST without requests, which may concern another process."""
-        await shared.handle_post(shared.as_shared(conversation), event)
+        with self._charging_wait(head, size):
+            await shared.handle_post(shared.as_shared(conversation), event)
         return Reply(202)
 
     def _revision_missing(self, head: Head) -> Reply:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from math import inf
 from typing import Any
@@ -464,6 +466,88 @@ async def test_a_session_is_used_while_the_store_comes_and_goes(
             assert (await add(b, session)).status == 200
             await trio.testing.wait_all_tasks_blocked()
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+class SlowStore(PartedStore):
+    """The store as a process sees it that waits for each reply."""
+
+    def __init__(self, shared: SharedMemoryStore) -> None:
+        super().__init__(shared)
+        self.goes_on = trio.Event()
+        self.goes_on.set()
+
+    async def read(self, key: str) -> Record | None:
+        """Read, when it may."""
+        await self.goes_on.wait()
+        return await super().read(key)
+
+    async def append(self, log: str, *data: bytes, **options: Any) -> int:
+        """Append, when it may."""
+        await self.goes_on.wait()
+        return await super().append(log, *data, **options)
+
+
+LARGE = 2**20
+
+
+def large_ping() -> bytes:
+    return json.dumps(message("ping", {"more": "x" * LARGE})).encode()
+
+
+@asynccontextmanager
+async def open_session(there: Site) -> AsyncIterator[tuple[str, dict[str, str]]]:
+    """Open a session. Yields the target and the headers of its requests."""
+    yield "/mcp", await there.open_session()
+
+
+@asynccontextmanager
+async def open_sse(there: Site) -> AsyncIterator[tuple[str, dict[str, str]]]:
+    """Open a stream of HTTP+SSE. Yields the target and the headers of its requests."""
+    async with there.wire() as wire:
+        await wire.send(request("GET", "/sse"))
+        assert (await wire.head()).status == 200
+        yield (await wire.event(EventParser())).data, HEADERS
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("open_at", [open_session, open_sse])
+@pytest.mark.parametrize("is_given_up", [False, True])
+async def test_a_body_is_charged_while_it_waits_for_the_store(
+    open_at: Any, is_given_up: bool, host: str
+) -> None:
+    shared = SharedMemoryStore()
+    slow = SlowStore(shared)
+    statuses = []
+
+    async def post(target: str, headers: dict[str, str], body: bytes) -> None:
+        answer = await there.send("POST", target, headers, body)
+        statuses.append(answer.status)
+
+    async with (
+        one_site(make, shared, host) as home,
+        one_site(make, slow, host) as there,
+        open_at(home) as (target, headers),
+        trio.open_nursery() as nursery,
+    ):
+        ledger = there.server.ledger
+        slow.goes_on = trio.Event()
+        nursery.start_soon(post, target, headers, large_ping())
+        await until(lambda: ledger.by_kind["bodies"] >= LARGE)
+        # All of it was read.
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert ledger.by_kind["bodies"] >= LARGE
+        if is_given_up:
+            assert ledger.relieve()
+        else:
+            slow.goes_on.set()
+        await until(lambda: len(statuses) == 1)
+        slow.goes_on.set()
+        assert ledger.by_kind["bodies"] == 0
+        nursery.cancel_scope.cancel()
+    if is_given_up:
+        assert statuses == [503]
+    else:
+        assert statuses[0] in (200, 202)
 
 
 async def test_an_event_of_no_stream_is_refused() -> None:
