@@ -70,6 +70,8 @@ MANY_REQUESTS = 250
 # short requests may arrive in one chunk.
 PARSED_SIZE = 512
 HEADER_SIZE = 80
+# The header of a response whose length is not known when it begins.
+CHUNKED: Fields = ((b"Transfer-Encoding", b"chunked"),)
 # What sending raises if the client has disconnected, or if the connection was closed
 # here.
 CONNECTION_LOST = (*DISCONNECTED, OSError, trio.BusyResourceError)
@@ -287,11 +289,12 @@ class Connection:
 
     def _parse(self, data: bytes) -> None:
         """Parse what was read, and measure the requests in it if there are many."""
-        self._parser.feed(data)
+        parser = self._parser
+        parser.feed(data)
         self._parsed_size = 0
-        count = len(self._parser.requests)
+        count = len(parser.requests)
         if count > 1:
-            self._parsed_size = sum(map(_size_of, self._parser.requests))
+            self._parsed_size = sum(map(_size_of, parser.requests))
         # The reader itself lets others go first.
         if count > MANY_REQUESTS and self.state is not WATCHED:
             self._host.service.server.turns.end(account_at(self.peer, None))
@@ -522,15 +525,15 @@ class Connection:
             if parsed.upgrade and parsed.refused is None:
                 await self._upgrade(parsed)
                 continue
-            answer = self._handle(parsed)
+            answer, is_over = self._handle(parsed)
             if isinstance(answer, Pending):
                 answer = await self._handle_pending(answer)
+                is_over = perf_counter() > self._turn_ends
             if isinstance(answer, Reply):
                 self._last_request_waited = False
                 self._put(answer, parsed)
                 # Many small requests may have many large replies.
-                is_large = len(answer.body) > PIECE
-                is_over = is_large or perf_counter() > self._turn_ends
+                is_over = is_over or len(answer.body) > PIECE
                 if is_over and self.state is not MOVING:
                     # While the client reads, only what is not written yet is kept.
                     del answer
@@ -563,12 +566,15 @@ class Connection:
         parsed.is_identified = True
         self._principal = parsed.principal
 
-    def _handle(self, parsed: Parsed) -> AnswerNow:
-        """Start to answer a request, and return the response."""
+    def _handle(self, parsed: Parsed) -> tuple[AnswerNow, bool]:
+        """Start to answer a request.
+
+        Returns the response, and whether the client's turn is over.
+        """
         service = self._host.service
         if parsed.refused is not None:
             service.note_refusal(parsed, parsed.refused)
-            return parsed.refused
+            return parsed.refused, perf_counter() > self._turn_ends
         answer: AnswerNow
         try:
             answer = service.answer(parsed, bytes(parsed.body))
@@ -576,9 +582,10 @@ class Connection:
             # The request has left a cancel scope open. This task must do nothing more.
             self._enter(MOVING)
             answer = leaked.value
-        if perf_counter() > self._turn_ends:
+        is_over = perf_counter() > self._turn_ends
+        if is_over:
             service.server.turns.end(account_at(parsed.peer, parsed.principal))
-        return answer
+        return answer, is_over
 
     async def _handle_pending(self, pending: Pending) -> Answered:
         """Wait for a response that depends on the store, and return it."""
@@ -808,23 +815,26 @@ class Connection:
 
     def _put(self, response: Reply | Feed, parsed: Parsed) -> None:
         """Queue a whole reply, or the head of a stream, to be written next."""
-        status = 200
-        body = b""
-        framing = b""
-        if isinstance(response, Reply):
-            status = response.status
-            body = response.body
-            if status != 204:
-                framing = b"Content-Length: %d\r\n" % len(body)
-        elif parsed.chunked:
-            framing = b"Transfer-Encoding: chunked\r\n"
         service = self._host.service
+        headers = response.headers
+        if b"origin" in parsed.headers:
+            headers += service.guard.cors(parsed)
+        body = b""
+        length = None
+        if isinstance(response, Feed):
+            if parsed.chunked:
+                headers += CHUNKED
+        else:
+            body = response.body
+            if response.status != 204:
+                length = len(body)
         has_lost_data = self._backlog_is_full()
-        if not parsed.keeps_alive or service.stopping or has_lost_data:
+        closes = not parsed.keeps_alive or service.stopping or has_lost_data
+        if closes:
             self._keeps_alive = False
-            framing += b"Connection: close\r\n"
-        headers = response.headers + service.guard.cors(parsed)
-        self._out += (_first_lines(status, headers, self._host.date), framing, b"\r\n")
+        self._out.append(
+            _encode_head(response.status, headers, length, closes, self._host.date)
+        )
         if parsed.method != b"HEAD":
             self._out.append(body)
 
@@ -887,14 +897,15 @@ class Connection:
 
     def _write_at_once(self) -> None:
         """Write as much as the socket accepts at once."""
-        if not self._out:
+        out = self._out
+        if not out:
             return
         body = b""
-        if len(self._out) > 1 and len(self._out[-1]) > PIECE:
+        if len(out[-1]) > PIECE and len(out) > 1:
             # It is not copied to what comes before it.
-            body = self._out.pop()
-        block = b"".join(self._out)
-        self._out.clear()
+            body = out.pop()
+        block = b"".join(out)
+        out.clear()
         self._write_block(block)
         if body:
             self._write_block(body)
@@ -904,13 +915,16 @@ class Connection:
         if self._out:
             self._out.append(block)
             return
-        self._send_now(memoryview(block)[self._sent :])
+        unsent: bytes | memoryview = block
+        if self._sent:
+            unsent = memoryview(block)[self._sent :]
+        self._send_now(unsent)
         if self._sent < len(block):
             self._out.append(block)
         else:
             self._sent = 0
 
-    def _send_now(self, piece: memoryview) -> None:
+    def _send_now(self, piece: bytes | memoryview) -> None:
         """Write as much as the socket accepts at once, if it accepts anything."""
         try:
             self._sent += self._socket.send(piece)
@@ -923,9 +937,16 @@ def _size_of(parsed: Parsed) -> int:
     return PARSED_SIZE + HEADER_SIZE * len(parsed.headers) + len(parsed.body)
 
 
-@lru_cache(8)
-def _first_lines(status: int, headers: Fields, date: bytes) -> bytes:
-    """Return the first lines of a response."""
-    phrase = HTTPStatus(status).phrase.encode()
-    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-    return b"HTTP/1.1 %d %b\r\nDate: %b\r\n%b" % (status, phrase, date, lines)
+@lru_cache(64)  # Most responses to a client have the same size, or one of a few.
+def _encode_head(
+    status: int, headers: Fields, length: int | None, closes: bool, date: bytes
+) -> bytes:
+    """Return the head of a response. `length` is None if no length is sent."""
+    lines = [b"HTTP/1.1 %d %b\r\n" % (status, HTTPStatus(status).phrase.encode())]
+    for name, value in ((b"Date", date), *headers):
+        lines.append(b"%b: %b\r\n" % (name, value))
+    if length is not None:
+        lines.append(b"Content-Length: %d\r\n" % length)
+    if closes:
+        lines.append(b"Connection: close\r\n")
+    return b"".join([*lines, b"\r\n"])
