@@ -5,7 +5,7 @@ many connections, so a connection without a waiting request needs no task, no wa
 and no change to the descriptors that the system watches.
 
 Measured with ten clients (`python -m benchmarks.guard`, the HTTP path): without this
-reader, every request takes 11 % more instructions.
+reader, every request takes 26 % more instructions.
 """
 
 import select
