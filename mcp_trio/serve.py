@@ -209,6 +209,7 @@ class Server(app.Server[StateT]):
         Entering it again while the server runs does nothing. The first to enter must
         exit last.
         """
+        check_runs_on_trio("Server.running")
         async with AsyncExitStack() as stack:
             if not self.is_running:
                 await self._start_to_run(stack)
@@ -384,12 +385,14 @@ class Supervision(Struct):
     """What a worker process gets from its parent.
 
     `listeners` are the listening sockets for "http" and "ws". Setting `stop` stops the
-    server gracefully, and setting `stop_at_once` stops it immediately.
+    server gracefully, and setting `stop_at_once` stops it immediately. `busy_wait` says
+    whether the server may poll for a moment before it sleeps.
     """
 
     listeners: Mapping[str, Sequence[socket]]
     stop: trio.Event
     stop_at_once: trio.Event
+    busy_wait: bool
 
 
 async def serve(
@@ -576,7 +579,14 @@ async def _run_transports(
     """Run every transport until `stopping` is set and its requests have finished."""
     inherited = {} if supervision is None else supervision.listeners
     async with trio.open_nursery() as nursery:
-        listeners = _Listeners(server, options.settings, stopping, nursery, inherited)
+        listeners = _Listeners(
+            server,
+            options.settings,
+            stopping,
+            nursery,
+            inherited,
+            busy_wait=supervision is None or supervision.busy_wait,
+        )
         if options.console is not None:
             # First, because it only shows conversations that begin after it.
             await listeners.start_console(options.console)
@@ -600,6 +610,8 @@ class _Listeners:
         stopping: trio.Event,
         nursery: trio.Nursery,
         inherited: Mapping[str, Sequence[socket]],
+        *,
+        busy_wait: bool,
     ) -> None:
         self.urls: list[str] = []  # the endpoints
         self._server = server
@@ -608,6 +620,7 @@ class _Listeners:
         self._nursery = nursery
         # Transport -> listening sockets that the parent has opened.
         self._inherited = inherited
+        self._busy_wait = busy_wait
 
     async def start_console(self, address: str | int) -> None:
         """Serve the web page for trying the server."""
@@ -637,7 +650,12 @@ class _Listeners:
         from .transports.websocket import serve_websocket  # loads wsproto
 
         upgrade = partial(serve_websocket, self._server, stopping=self._stopping)
-        return partial(serve_http, upgrade=upgrade, upgrades_only=upgrades_only)
+        return partial(
+            serve_http,
+            upgrade=upgrade,
+            upgrades_only=upgrades_only,
+            busy_wait=self._busy_wait,
+        )
 
     async def _start(
         self, scheme: str, address: str | int, run: Callable[..., Awaitable[None]]

@@ -71,6 +71,11 @@ def run(options: argparse.Namespace) -> int:
 def _check_target(options: argparse.Namespace) -> None:
     if options.command:
         command = " ".join(options.command)
+        if options.spec is not None:
+            raise UsageError(
+                f"run: expected only a SPEC, got the arguments {command!r} for it; use "
+                "environment variables instead, which clients can set"
+            )
         raise UsageError(
             f"run: expected a SPEC, got a command; to inspect it, run: "
             f"{PROG} inspect -- {command}"

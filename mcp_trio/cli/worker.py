@@ -15,7 +15,7 @@ import trio
 
 from ..serve import Supervision, serve
 from ..server.app import Server
-from ..workers.member import Member, end_with_parent
+from ..workers.member import Member, end_with_parent, have_spare_core
 from ..workers.messages import Begin, Ready, receive_begin
 from .main import report
 from .run import configure, load_server, serve_options, set_up_logging
@@ -49,7 +49,12 @@ def _load_and_serve(options: argparse.Namespace, begin: Begin, member: Member) -
     configure(server, options)
     server.process_group = member
     end_with_parent(begin.lifeline, GRACES * server.grace + END_TIME)
-    supervision = Supervision(member.listeners, member.stop, member.stop_at_once)
+    supervision = Supervision(
+        member.listeners,
+        member.stop,
+        member.stop_at_once,
+        busy_wait=have_spare_core(options.workers),
+    )
     start = partial(serve, server, supervision=supervision, **serve_options(options))
     trio.run(_serve, server, member, start)
 

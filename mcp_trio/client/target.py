@@ -20,7 +20,7 @@ from .handlers import (
     SamplingHandler,
 )
 from .stdio import open_stdio
-from .token import Token
+from .token import Token, check_token
 
 EXPECTED_URL = "expected a URL such as http://127.0.0.1:8000/mcp"
 # Seconds that a server at a URL may take to open a session.
@@ -61,6 +61,7 @@ async def connect(
         log: Called with each log message.
         timeout: How many seconds to wait for each reply. By default, there is no limit.
     """
+    check_token(token)
     handlers = Handlers(
         answer=answer,
         elicitation=elicitation,

@@ -12,7 +12,8 @@ def check_runs_on_trio(what: str) -> None:
     if _is_on_asyncio():
         raise RuntimeError(
             f"{what} runs on trio, and this is asyncio. Start your program with "
-            "trio.run(...); in tests, use pytest-trio (trio_mode = true) instead of "
+            "trio.run(...), and an ASGI application with: hypercorn -k trio "
+            "MODULE:APP. In tests, use pytest-trio (trio_mode = true) instead of "
             "pytest-asyncio"
         )
     raise RuntimeError(f"{what} runs on trio: start your program with trio.run(...)")

@@ -127,6 +127,14 @@ def _inherited(descriptor: int) -> socket.socket:
     return socket.socket(fileno=descriptor)
 
 
+def have_spare_core(workers: int) -> bool:
+    """Return whether a core is left for others when all workers are busy."""
+    if sys.platform == "linux":
+        # A container may be limited to some of the machine's cores.
+        return workers < len(os.sched_getaffinity(0))
+    return workers < (os.cpu_count() or 1)
+
+
 def end_with_parent(lifeline: int, seconds: float) -> None:
     """Kill this process so many seconds after its parent has ended.
 

@@ -56,6 +56,7 @@ TARGETS = {
     "run missing.py": "missing.py does not exist (looked in ",
     "run server.py:nothing": "server.py has no 'nothing'; its Server objects are: server.py:server",
     "run https://example.org": "run: expected a SPEC, got a URL; to inspect it, run: mcp-trio inspect https://example.org",
+    "run server.py -- --debug": "run: expected only a SPEC, got the arguments '--debug' for it; use environment variables instead",
     "inspect http://": "expected a URL such as http://127.0.0.1:8000/mcp, got 'http://': it has no host",
     "inspect http://127.0.0.1:99999/mcp": "got 'http://127.0.0.1:99999/mcp': Port out of range 0-65535",
     "inspect -- nothing-of-this-name": "nothing-of-this-name cannot be started: No such file or directory",

@@ -202,3 +202,10 @@ def test_asyncio_gets_an_error_that_says_what_to_do() -> None:
         asyncio.run(use())
     with pytest.raises(RuntimeError, match=r"Server\.serve runs on trio"):
         asyncio.run(make_server().serve(stdio=True))
+
+    async def mount() -> None:
+        async with make_server().running():
+            pass
+
+    with pytest.raises(RuntimeError, match=r"hypercorn -k trio"):
+        asyncio.run(mount())

@@ -54,3 +54,9 @@ async def test_other_transports_ask_for_a_token_when_they_connect(scheme: str) -
         revision = "2024-11-05"
         async with connect(urls[scheme], revision, token=Rotating("first")) as client:
             assert (await client.call_tool("who")).text == "first"
+
+
+async def test_none_as_a_token_gets_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(TypeError, match="got None; without a token, leave it out"):
+        async with connect("http://127.0.0.1:1/mcp", token=None):  # type: ignore[arg-type]
+            pass

@@ -15,6 +15,7 @@ from mcp_trio import Access, Context, Limits, Principal, Server
 from mcp_trio.server.charges import REQUEST_SIZE, params_size
 from mcp_trio.transports.http.connection import PARSED_SIZE, Connection
 from mcp_trio.transports.http.messages import Refused
+from mcp_trio.transports.http.server import TICK
 from mcp_trio.transports.http.sessions import HttpSession, Sessions
 from tests.support.checked import MODERN, OPENING, opened, request
 from tests.support.http_wire import HEADERS, message, site
@@ -225,6 +226,24 @@ async def test_a_connection_is_freed_without_the_garbage_collector() -> None:
                     await trio.sleep(0.01)
         finally:
             gc.enable()
+
+
+async def test_a_connection_that_was_open_at_a_tick_is_freed_when_it_is_closed(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    server = Waiting(100 * MIB).server
+    async with site(server) as there:
+        gc.collect()
+        async with there.wire() as wire:
+            await wire.send(request_over_http("GET", "/healthz", {}))
+            assert (await wire.response()).status == 200
+            mock_clock.jump(2 * TICK)
+            await trio.testing.wait_all_tasks_blocked()
+        while server.ledger.by_kind["connections"]:
+            await trio.testing.wait_all_tasks_blocked()
+        # The connection's task may have a few more steps to its end.
+        await trio.testing.wait_all_tasks_blocked()
+        assert not connections_in_memory()
 
 
 def connections_in_memory() -> list[object]:

@@ -42,13 +42,16 @@ class Readable(Protocol):
 
 
 class Reader:
-    """Watches connections. It is a source of work for a `Runner`."""
+    """Watches connections. It is a source of work for a `Runner`.
 
-    def __init__(self) -> None:
+    With `busy_wait`, it polls for a moment before it sleeps.
+    """
+
+    def __init__(self, *, busy_wait: bool = True) -> None:
         self._watched: dict[int, Readable] = {}  # by file descriptor
         # The descriptors of readable connections that were not served yet.
         self._readable: deque[int] = deque()
-        self._busy_wait = BusyWait()
+        self._busy_wait = BusyWait(is_allowed=busy_wait)
         self._epoll: Any = None
         if hasattr(select, "epoll"):
             self._epoll = select.epoll()

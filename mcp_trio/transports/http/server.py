@@ -232,10 +232,18 @@ async def keep_time(host: Host) -> None:
         host.date = formatdate(usegmt=True).encode()
         host.service.sessions.expire(now)
         host.service.server.ledger.return_memory()
-        for connection in list(host.connections):
-            if connection.is_overdue(now):
-                connection.end_wait()
+        _end_overdue(host, now)
         await trio.sleep(TICK)
+
+
+def _end_overdue(host: Host, now: float) -> None:
+    """Stop waiting for clients that have taken too long.
+
+    In the loop above, a local variable would keep a closed connection in memory.
+    """
+    for connection in list(host.connections):
+        if connection.is_overdue(now):
+            connection.end_wait()
 
 
 class UpgradesOnly(Service):
@@ -258,13 +266,14 @@ async def serve_http(
     upgrade: Upgrade | None = None,
     upgrades_only: bool = False,
     listeners: Sequence[socket] = (),
+    busy_wait: bool = True,
     task_status: trio.TaskStatus[list[tuple[str, int]]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until `stopping` is set and running requests have finished.
 
     The task status reports the addresses that it listens on. `upgrade` takes over
     connections whose clients ask for a WebSocket. `listeners` are listening sockets to
-    use instead of the host and the port.
+    use instead of the host and the port. `busy_wait` is for `Reader`.
     """
     context = _load_certificate(settings)
     listeners = listeners or await bind(host, port)
@@ -273,7 +282,7 @@ async def serve_http(
     kind = UpgradesOnly if upgrades_only else Service
     with (
         closing(kind(server, settings)) as service,
-        closing(Reader()) as reader,
+        closing(Reader(busy_wait=busy_wait)) as reader,
         closing(SpareDescriptor()) as spare,
     ):
         async with trio.open_nursery() as nursery:
