@@ -1002,7 +1002,7 @@ class Connection:
             return
         body = b""
         if len(out[-1]) > PIECE and len(out) > 1:
-            # It is not copied to what comes before it.
+            # A large body is not copied to join it with its head.
             body = out.pop()
         block = b"".join(out)
         out.clear()
