@@ -29,7 +29,7 @@ from .contenders.builds import build
 from .contenders.table import Contender
 from .contenders.toolchains import find_program
 from .ratios import Ratio, faster, shorter
-from .servers import QUIET, Servers
+from .servers import QUIET, Servers, Setup
 from .workloads import (
     HTTP_NEWEST,
     NUMBERS,
@@ -208,8 +208,8 @@ class WrkLoad:
     tool: str
     contenders: tuple[str, ...]
     full_only: bool = True
+    setup: Setup = HTTP_NEWEST
     unit = "calls/s"
-    setup = HTTP_NEWEST
 
     def measure(
         self, servers: Servers, contenders: Sequence[Contender], pace: Pace

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from mcp_trio.bench.load import BUSY
@@ -21,7 +21,7 @@ from .compiled import WrkLoad
 from .contenders.table import NEWEST, OLDER, SOURCES, Contender
 from .ratios import Ratio
 from .servers import Servers, environment, free_port, running_server
-from .workloads import NUMBERS, Figure, Pace, Workload, in_turn, throughput
+from .workloads import HTTP_NEWEST, NUMBERS, Figure, Pace, Workload, in_turn, throughput
 
 CONNECTIONS = 16
 ADD = {"name": "add", "arguments": NUMBERS}
@@ -31,6 +31,11 @@ MEMORY = "memory"
 PARENT = "the parent's store"
 REDIS = "Redis"
 WORKERS = {"1 worker": 1, "2 workers": 2}
+# The connections of wrk to them. The fewer there are, the more often a worker finds
+# only one or two requests when it wakes up.
+WORKER_CONNECTIONS = (16, 64, 256)
+# One machine does not need several workers for a few connections.
+MANY_CONNECTIONS = WORKER_CONNECTIONS[-1]
 
 
 @contextmanager
@@ -139,8 +144,15 @@ STATELESS = "shared_stateless"
 WORKLOADS: list[Workload] = [
     StoreLoad(SESSIONS, "calls in a session, by store", OLDER),
     StoreLoad(STATELESS, "calls without a session, by store", NEWEST),
-    WorkerLoad(
-        "workers", "calls by wrk, by the number of workers", "add", ("mcp_trio",)
+    *(
+        WorkerLoad(
+            f"workers_{connections}",
+            f"calls by wrk on {connections} connections, by the number of workers",
+            "add",
+            ("mcp_trio",),
+            setup=replace(HTTP_NEWEST, connections=connections),
+        )
+        for connections in WORKER_CONNECTIONS
     ),
 ]
 
@@ -156,11 +168,14 @@ def _compare_with_memory(workload: str, title: str, bound: float) -> list[Ratio]
 RATIOS = [
     *_compare_with_memory(SESSIONS, "calls in a shared session", 0.5),
     *_compare_with_memory(STATELESS, "calls without a session, with a store", 0.97),
-    Ratio(
-        "two workers",
-        ("workers", "2 workers"),
-        ("workers", "1 worker"),
-        1.4,
-        baseline="one worker",
+    *(
+        Ratio(
+            f"two workers, {connections} connections",
+            (f"workers_{connections}", "2 workers"),
+            (f"workers_{connections}", "1 worker"),
+            1.4 if connections == MANY_CONNECTIONS else None,
+            baseline="one worker",
+        )
+        for connections in WORKER_CONNECTIONS
     ),
 ]

@@ -17,6 +17,7 @@ request runs in a cancel scope of its own instead, which takes 3 µs.
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import copy_context
+from operator import attrgetter
 from types import coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -82,6 +83,17 @@ class Runner:
                 self._nursery.start_soon(self.run)
 
 
+def _find_no_scope(task: trio.lowlevel.Task) -> None:
+    """Return None, because this version of trio does not show a task's scopes."""
+
+
+# Returns an object that identifies the innermost cancel scope of a task, or None if
+# this version of trio has no such object.
+innermost_scope: Callable[[trio.lowlevel.Task], object | None] = _find_no_scope
+if hasattr(trio.lowlevel.Task, "_cancel_status"):
+    innermost_scope = attrgetter("_cancel_status")
+
+
 def start(running: Coroutine[Any, Any, T]) -> tuple[T | None, Continuation[T] | None]:
     """Run a coroutine in this task until it returns or first waits.
 
@@ -108,14 +120,6 @@ def start(running: Coroutine[Any, Any, T]) -> tuple[T | None, Continuation[T] | 
         task.context = context
     continuation = _resume(running, trap)
     return None, (continuation if status is not None else _contained(continuation))
-
-
-def innermost_scope(task: trio.lowlevel.Task) -> object | None:
-    """Return an object that identifies the innermost cancel scope of a task.
-
-    Returns None if this version of trio has no such object.
-    """
-    return getattr(task, "_cancel_status", None)
 
 
 @coroutine

@@ -20,6 +20,8 @@ from .limits import BUSY
 
 log = logging.getLogger("mcp_trio")
 
+# Why a call is refused if the system cannot start a thread.
+NO_THREAD = "no thread can be started"
 # The share of the threads that one account may use.
 SHARE = 0.75
 # Seconds that a call waits for a thread while none becomes free.
@@ -28,6 +30,10 @@ PATIENCE = 30.0
 CHECK_INTERVAL = 1.0
 # Minimum seconds between two log records about abandoned threads.
 LOG_INTERVAL = 1.0
+# Seconds until the system is asked again for a thread that it could not start: the
+# first pause, and the longest one. CPython 3.11 to 3.13 leaks memory each time.
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
 
 
 class WorkerThreads:
@@ -53,6 +59,11 @@ class WorkerThreads:
         self._any_freed_at = -inf
         self._is_checking = False
         self._log_at = -inf
+        # When the system last could not start a thread: how many were in use, and until
+        # when it is not asked again.
+        self._startable: float = inf
+        self._pause = FIRST_PAUSE
+        self._paused_until = -inf
 
     @property
     def waiting(self) -> int:
@@ -81,8 +92,8 @@ class WorkerThreads:
         except RuntimeError:
             if slot.has_begun:
                 raise
-            # The system is out of threads or memory.
-            raise _busy("no thread can be started") from None
+            self._pause_starts()
+            raise _busy(NO_THREAD) from None
         return slot.value
 
     # Acquiring and releasing threads
@@ -90,6 +101,8 @@ class WorkerThreads:
     async def acquire(self, slot: "_Slot") -> None:
         """Wait until the slot's account may use one more thread, and count it."""
         account = slot.account
+        if self._needs_start_in_pause():
+            raise _busy(NO_THREAD)
         if account not in self._queues and self._has_room(account):
             self._hold(slot)
             return
@@ -133,6 +146,30 @@ class WorkerThreads:
         if slot.account not in self._held:
             del self._freed_at[slot.account]
 
+    def _pause_starts(self) -> None:
+        """Note that the system is out of threads or memory."""
+        now = trio.current_time()
+        if now > self._paused_until + LONGEST_PAUSE:
+            self._pause = FIRST_PAUSE
+        else:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        self._paused_until = now + self._pause
+        self._startable = self.busy + self.abandoned
+        log.warning(
+            "the system cannot start a thread while %d worker threads are in use; "
+            "raise the limit of processes (ulimit -u), or set fewer threads; the next "
+            "start is tried in %g s",
+            self._startable,
+            self._pause,
+            extra={"event": "no_thread", "threads": self._startable},
+        )
+
+    def _needs_start_in_pause(self) -> bool:
+        """Return whether a call needs a thread that the system could not start."""
+        if self.busy + self.abandoned < self._startable:
+            return False
+        return trio.current_time() < self._paused_until
+
     def _has_room(self, account: Account) -> bool:
         is_any_free = self.busy + self.abandoned < self.most
         return is_any_free and self._held[account] < self._share_of(account)
@@ -150,7 +187,7 @@ class WorkerThreads:
 
     def _serve_queues(self) -> None:
         """Start waiting calls while threads are free, one of each account in turn."""
-        while True:
+        while not self._needs_start_in_pause():
             account = next(filter(self._has_room, self._queues), None)
             if account is None:
                 return
@@ -180,6 +217,7 @@ class WorkerThreads:
         try:
             while self._queues:
                 await trio.sleep(CHECK_INTERVAL)
+                self._serve_queues()
                 for account in list(self._queues):
                     self._refuse_if_stalled(account)
         finally:

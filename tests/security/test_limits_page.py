@@ -132,6 +132,10 @@ def bounds_of_threads_and_tasks() -> dict[str, str]:
         "waiting for a worker thread": f"{worker_threads.PATIENCE:g} s",
         "threads stuck in abandoned calls": "all that the client may use",
         "threads of the system": "",
+        "time before the system is asked again for a thread that it could not start": (
+            f"{worker_threads.FIRST_PAUSE:g} s, then up to "
+            f"{worker_threads.LONGEST_PAUSE:g} s"
+        ),
         "tasks of one client that have not expired": (
             f"{most_tasks:,}, and {most_bytes // MIB} MiB with their results"
         ),

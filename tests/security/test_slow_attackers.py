@@ -283,4 +283,5 @@ def test_a_server_without_descriptors_makes_room(descriptors: None) -> None:
             with open_connection(port) as honest:
                 call(honest)
         with suppress(ConnectionResetError):  # this also ends it
-            assert attackers[0].recv(1) == b""
+            # On a slow machine it may have taken too long for a head, which ends it too.
+            assert attackers[0].makefile("rb").read()[:12] in (b"", b"HTTP/1.1 408")

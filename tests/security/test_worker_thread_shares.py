@@ -1,6 +1,7 @@
 """No client can take the worker threads that another client needs."""
 
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -469,11 +470,13 @@ def test_a_principal_an_address_and_a_connection_are_different_accounts() -> Non
 
 
 THREADLESS = """
-import resource, threading
-import trio
+import logging, resource, threading
+import trio, trio.testing
 from mcp_trio import Server
 from mcp_trio.testing import connect
 
+logging.basicConfig()
+clock = trio.testing.MockClock()
 server = Server("x")
 
 @server.tool
@@ -492,10 +495,19 @@ async def main():
         refused = await client.call_tool("block")
         print(refused.is_error, refused.text)
         print((await client.call_tool("wait")).text)
+        refused = await client.call_tool("block")
+        print(refused.is_error)
+        clock.jump(1.1)
+        refused = await client.call_tool("block")
+        print(refused.is_error)
         threading.stack_size(0)
+        # CPython leaks memory if a thread cannot start, so nothing is tried for a while.
+        refused = await client.call_tool("block")
+        print(refused.is_error)
+        clock.jump(2.1)
         print((await client.call_tool("block")).text)
 
-trio.run(main)
+trio.run(main, clock=clock)
 """
 
 
@@ -507,5 +519,10 @@ def test_a_thread_that_cannot_start_refuses_the_call_and_the_server_goes_on() ->
     assert result.stdout.splitlines() == [
         "True Busy: no thread can be started; try again in 1 s",
         "served",
+        "True",
+        "True",
+        "True",
         "done",
     ], result.stderr
+    tried = re.findall("the next start is tried in (.) s", result.stderr)
+    assert tried == ["1", "2"]

@@ -94,7 +94,12 @@ CASES: list[Case] = [
         TypeError,
         "@server.tool: expected a function, got 5",
     ),
-    ("a tool given its name", lambda s: s.tool("name"), TypeError, "got 'name'"),
+    (
+        "a tool given its name",
+        lambda s: s.tool("name"),
+        TypeError,
+        "got 'name'; for a name, write @server.tool(name='name')",
+    ),
     (
         "a tool that is a generator",
         lambda s: s.tool(generator),

@@ -167,7 +167,7 @@ def test_a_worker_serves_what_its_parent_says_until_it_is_stopped(spec: Path) ->
     # The worker ends when this does, so it must stay open.
     lifeline, _ = os.pipe()
     options: dict[str, object] = dict.fromkeys([*SETTINGS, *SWITCHES])
-    options |= {"spec": str(spec), "http": f"127.0.0.1:{port}"}
+    options |= {"spec": str(spec), "http": f"127.0.0.1:{port}", "workers": 1}
     inherited = {"http": [listener.detach()]}
     begin = Begin(1, options, sys.path, inherited, lifeline)
     told: list[object] = []

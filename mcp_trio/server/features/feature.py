@@ -47,7 +47,12 @@ class Feature:
         strings: bool = False,
     ) -> None:
         if isinstance(function, type) or not callable(function):
-            raise TypeError(f"@server.{kind}: expected a function, got {function!r}")
+            advice = ""
+            if isinstance(function, str):
+                advice = f"; for a name, write @server.{kind}(name={function!r})"
+            raise TypeError(
+                f"@server.{kind}: expected a function, got {function!r}{advice}"
+            )
         if _is_generator(function):
             raise TypeError(
                 f"@server.{kind}: expected a function that returns its result, "

@@ -8,6 +8,7 @@ import msgspec
 
 from ...auth.principal import NO_SCOPES, as_scopes
 from ...protocol import types as model
+from ...protocol.mirrored_headers import mirrors
 from ...protocol.types import CONTENT_TYPES, Json, StructuredContent, Text, ToolResult
 from ..background import TaskOptions
 from ..limits import check_limits, check_seconds, read_rate
@@ -76,6 +77,8 @@ class ServerTool(Feature):
             output_schema=self._returned.schema,
             meta=meta,
         )
+        # The HTTP headers that repeat arguments.
+        self.mirrored_arguments = tuple(mirrors(self.listed.input_schema))
 
     async def run(
         self, request: Request, raw: bytes

@@ -16,7 +16,14 @@ from ...auth.principal import Principal
 from ...server.accounts import Account, account_at
 from ...server.ledger import STEP, Holding, Meter, Priority
 from ...server.limiter import network
-from ...server.runner import LEAKED_SCOPE, TURN, ScopeLeaked, log
+from ...server.runner import (
+    LEAKED_SCOPE,
+    TURN,
+    Continuation,
+    ScopeLeaked,
+    log,
+    start,
+)
 from ..send_queue import DISCONNECTED, close_gracefully
 from .exchange import Exchange
 from .feed import Feed
@@ -70,6 +77,8 @@ MANY_REQUESTS = 250
 # short requests may arrive in one chunk.
 PARSED_SIZE = 512
 HEADER_SIZE = 80
+# The header of a response whose length is not known when it begins.
+CHUNKED: Fields = ((b"Transfer-Encoding", b"chunked"),)
 # What sending raises if the client has disconnected, or if the connection was closed
 # here.
 CONNECTION_LOST = (*DISCONNECTED, OSError, trio.BusyResourceError)
@@ -161,6 +170,10 @@ class Connection:
         self._parsed_size = 0
         # The time at which the turn of this client ends.
         self._turn_ends = 0.0
+        # Whether other tasks should run before the next request is answered.
+        self._turn_is_over = False
+        # A request whose response is not ready, and the response.
+        self._unready: tuple[AnswerNow, Parsed] | None = None
         # Cancels the wait for the next turn.
         self._turn_scope: trio.CancelScope | None = None
         # Whether another request may follow the current one.
@@ -222,11 +235,6 @@ class Connection:
             if self._turn_scope is not None:
                 self._turn_scope.cancel()
 
-    def leave_reader(self) -> None:
-        """Continue in the current task, which no longer belongs to the reader."""
-        if self.state is WATCHED:
-            self._enter(ANSWERING)
-
     def close(self) -> None:
         """Close the connection at once, whatever it is doing."""
         if self.state is not CLOSED:
@@ -287,11 +295,12 @@ class Connection:
 
     def _parse(self, data: bytes) -> None:
         """Parse what was read, and measure the requests in it if there are many."""
-        self._parser.feed(data)
+        parser = self._parser
+        parser.feed(data)
         self._parsed_size = 0
-        count = len(self._parser.requests)
+        count = len(parser.requests)
         if count > 1:
-            self._parsed_size = sum(map(_size_of, self._parser.requests))
+            self._parsed_size = sum(map(_size_of, parser.requests))
         # The reader itself lets others go first.
         if count > MANY_REQUESTS and self.state is not WATCHED:
             self._host.service.server.turns.end(account_at(self.peer, None))
@@ -364,6 +373,64 @@ class Connection:
         self.close()
         return True
 
+    # The reader's turn
+
+    def take_turn(self, scope: trio.CancelScope) -> Continuation[None] | None:
+        """Read and answer, until something has to wait.
+
+        Returns what is left to run. It must be awaited in the current task, which then
+        belongs to this connection.
+        """
+        continuation: Continuation[None] | None
+        server = self._host.service.server
+        if server.access is None and not server.turns.lines:
+            continuation = self._serve_at_once(scope)
+        else:
+            # Identifying a client and waiting for a turn are asynchronous, but most of
+            # the time neither has to wait.
+            _, continuation = start(self.serve(scope))
+        if continuation is not None and self.state is WATCHED:
+            self._enter(ANSWERING)
+        return continuation
+
+    def _serve_at_once(self, scope: trio.CancelScope) -> Continuation[None] | None:
+        """Read and answer without waiting. Returns what is left to run, if anything is.
+
+        If it were a part of `serve`, a request would take 6 % more instructions.
+        """
+        parser = self._parser
+        try:
+            self._take_in(self._receive_now())
+            is_finished = self._answer_at_once()
+        except Exception as problem:
+            self._log_failure(problem)
+            self.close()
+            return None
+        if self.state is MOVING:
+            # Another task takes over, because this one must do nothing more.
+            self._host.nursery.start_soon(self.run)
+            raise ScopeLeaked(None)
+        if parser.expects_continue and parser.stage is BODY:
+            self._ask_for_body()
+        if is_finished and self._keeps_alive:
+            self._begin_wait()
+            return None
+        if self._out or parser.failed or not is_finished:
+            return self.serve(scope)
+        self.close()  # the client has disconnected
+        return None
+
+    def _answer_at_once(self) -> bool:
+        """Answer the requests that have arrived. Returns False if one has to wait."""
+        requests = self._parser.requests
+        self._turn_ends = perf_counter() + TURN
+        while requests and self._keeps_alive and self.state is WATCHED:
+            if requests[0].upgrade:
+                return False
+            if not self._begin_answer(requests.popleft()):
+                return False
+        return True
+
     # Tasks
 
     async def run(self, waiting: Waiting | None = None) -> None:
@@ -391,16 +458,21 @@ class Connection:
             if waiting is not None:
                 self._host.nursery.start_soon(self.run, waiting)
                 await waiting[0].rest(scope)
-        except CONNECTION_LOST as problem:
-            log.debug("a connection was lost: %r", problem)
-        except MemoryError:
-            log.debug("a connection was closed: out of memory")
-            self._host.service.server.ledger.relieve()
-        except Exception:
-            log.exception("a connection failed")
+        except Exception as problem:
+            self._log_failure(problem)
         finally:
             if not is_continued:
                 self.close()
+
+    def _log_failure(self, problem: Exception) -> None:
+        """Log why a connection ends."""
+        if isinstance(problem, CONNECTION_LOST):
+            log.debug("a connection was lost: %r", problem)
+        elif isinstance(problem, MemoryError):
+            log.debug("a connection was closed: out of memory")
+            self._host.service.server.ledger.relieve()
+        else:
+            log.error("a connection failed", exc_info=problem)
 
     async def _read_and_answer(self) -> Waiting | None:
         """Read and answer until a request waits, and return that one.
@@ -512,39 +584,90 @@ class Connection:
             self._enter(ANSWERING)
         server = self._host.service.server
         is_guarded = server.access is not None
-        if server.turns.lines:
+        # The reader may have begun to answer a request.
+        is_finished = self._unready is None and not self._turn_is_over
+        if is_finished and server.turns.lines:
             await self._wait_for_turn()
         self._turn_ends = perf_counter() + TURN
-        while parser.requests and self._keeps_alive and self.state is not MOVING:
+        while True:
+            if not is_finished:
+                waiting = await self._finish_answer()
+                if waiting is not None:
+                    return waiting
+            if not parser.requests or not self._keeps_alive or self.state is MOVING:
+                return None
             parsed = parser.requests.popleft()
             if parsed.refused is None and is_guarded:
                 await self._identify(parsed)
             if parsed.upgrade and parsed.refused is None:
                 await self._upgrade(parsed)
-                continue
-            answer = self._handle(parsed)
+                is_finished = True
+            else:
+                is_finished = self._begin_answer(parsed)
+
+    def _begin_answer(self, parsed: Parsed) -> bool:
+        """Start to answer a request, and queue the reply if it is ready.
+
+        Returns False if `_finish_answer` has to be called next, because the response is
+        not ready, or because other tasks should run.
+        """
+        service = self._host.service
+        answer: AnswerNow
+        if parsed.refused is not None:
+            service.note_refusal(parsed, parsed.refused)
+            answer = parsed.refused
+        else:
+            try:
+                answer = service.answer(parsed, bytes(parsed.body))
+            except ScopeLeaked as leaked:
+                # The request has left a cancel scope open in this task, so the task
+                # must do nothing more.
+                self._enter(MOVING)
+                answer = leaked.value
+        self._turn_is_over = perf_counter() > self._turn_ends
+        if self._turn_is_over and parsed.refused is None:
+            service.server.turns.end(account_at(parsed.peer, parsed.principal))
+        if isinstance(answer, Reply):
+            self._queue_reply(answer, parsed)
+            return not self._turn_is_over
+        self._unready = answer, parsed
+        return False
+
+    async def _finish_answer(self) -> Waiting | None:
+        """Respond to a request whose response is not ready, unless it waits.
+
+        If the turn is over, let other tasks run.
+        """
+        if self._unready is not None:
+            answer, parsed = self._unready
+            self._unready = None
             if isinstance(answer, Pending):
                 answer = await self._handle_pending(answer, parsed)
+                self._turn_is_over = perf_counter() > self._turn_ends
             if isinstance(answer, Reply):
-                self._last_request_waited = False
-                self._put(answer, parsed)
-                # Many small requests may have many large replies.
-                is_large = len(answer.body) > PIECE
-                is_over = is_large or perf_counter() > self._turn_ends
-                if is_over and self.state is not MOVING:
-                    # While the client reads, only what is not written yet is kept.
-                    del answer
-                    await self._give_way()
-                continue
-            self._last_request_waited = True
-            if isinstance(answer, Exchange):
-                # This task must wait for nothing before what the request waits for.
-                parsed.body = b""
+                self._queue_reply(answer, parsed)
+            else:
+                self._turn_is_over = False
+                self._last_request_waited = True
                 self.client = parsed.peer
-                return answer, parsed
-            self.client = parsed.peer
-            await self._respond(answer, parsed)
+                if isinstance(answer, Exchange):
+                    # This task must wait for nothing before what the request waits for.
+                    parsed.body = b""
+                    return answer, parsed
+                await self._respond(answer, parsed)
+            # While the client reads, only what is not written yet is kept.
+            del answer
+        if self._turn_is_over and self.state is not MOVING:
+            await self._give_way()
         return None
+
+    def _queue_reply(self, answer: Reply, parsed: Parsed) -> None:
+        """Queue a reply to a request that did not wait."""
+        self._last_request_waited = False
+        self._put(answer, parsed)
+        if len(answer.body) > PIECE:
+            # Many small requests may have many large replies.
+            self._turn_is_over = True
 
     def _ask_for_body(self) -> None:
         """Tell a client that waits for "100 Continue" to send its body."""
@@ -562,23 +685,6 @@ class Connection:
         parsed.refused = parsed.refused or refused
         parsed.is_identified = True
         self._principal = parsed.principal
-
-    def _handle(self, parsed: Parsed) -> AnswerNow:
-        """Start to answer a request, and return the response."""
-        service = self._host.service
-        if parsed.refused is not None:
-            service.note_refusal(parsed, parsed.refused)
-            return parsed.refused
-        answer: AnswerNow
-        try:
-            answer = service.answer(parsed, bytes(parsed.body))
-        except ScopeLeaked as leaked:
-            # The request has left a cancel scope open. This task must do nothing more.
-            self._enter(MOVING)
-            answer = leaked.value
-        if perf_counter() > self._turn_ends:
-            service.server.turns.end(account_at(parsed.peer, parsed.principal))
-        return answer
 
     async def _handle_pending(self, pending: Pending, parsed: Parsed) -> Answered:
         """Wait for a response that depends on the store, and return it."""
@@ -604,6 +710,7 @@ class Connection:
         if self._host.service.server.turns.lines:
             await self._wait_for_turn()
         self._turn_ends = perf_counter() + TURN
+        self._turn_is_over = False
 
     async def _wait_for_turn(self) -> None:
         """Wait while others are served, if the next request's client has had its turn.
@@ -814,23 +921,26 @@ class Connection:
 
     def _put(self, response: Reply | Feed, parsed: Parsed) -> None:
         """Queue a whole reply, or the head of a stream, to be written next."""
-        status = 200
-        body = b""
-        framing = b""
-        if isinstance(response, Reply):
-            status = response.status
-            body = response.body
-            if status != 204:
-                framing = b"Content-Length: %d\r\n" % len(body)
-        elif parsed.chunked:
-            framing = b"Transfer-Encoding: chunked\r\n"
         service = self._host.service
+        headers = response.headers
+        if b"origin" in parsed.headers:
+            headers += service.guard.cors(parsed)
+        body = b""
+        length = None
+        if isinstance(response, Feed):
+            if parsed.chunked:
+                headers += CHUNKED
+        else:
+            body = response.body
+            if response.status != 204:
+                length = len(body)
         has_lost_data = self._backlog_is_full()
-        if not parsed.keeps_alive or service.stopping or has_lost_data:
+        closes = not parsed.keeps_alive or service.stopping or has_lost_data
+        if closes:
             self._keeps_alive = False
-            framing += b"Connection: close\r\n"
-        headers = response.headers + service.guard.cors(parsed)
-        self._out += (_first_lines(status, headers, self._host.date), framing, b"\r\n")
+        self._out.append(
+            _encode_head(response.status, headers, length, closes, self._host.date)
+        )
         if parsed.method != b"HEAD":
             self._out.append(body)
 
@@ -893,14 +1003,15 @@ class Connection:
 
     def _write_at_once(self) -> None:
         """Write as much as the socket accepts at once."""
-        if not self._out:
+        out = self._out
+        if not out:
             return
         body = b""
-        if len(self._out) > 1 and len(self._out[-1]) > PIECE:
-            # It is not copied to what comes before it.
-            body = self._out.pop()
-        block = b"".join(self._out)
-        self._out.clear()
+        if len(out[-1]) > PIECE and len(out) > 1:
+            # A large body is not copied to join it with its head.
+            body = out.pop()
+        block = b"".join(out)
+        out.clear()
         self._write_block(block)
         if body:
             self._write_block(body)
@@ -910,13 +1021,16 @@ class Connection:
         if self._out:
             self._out.append(block)
             return
-        self._send_now(memoryview(block)[self._sent :])
+        unsent: bytes | memoryview = block
+        if self._sent:
+            unsent = memoryview(block)[self._sent :]
+        self._send_now(unsent)
         if self._sent < len(block):
             self._out.append(block)
         else:
             self._sent = 0
 
-    def _send_now(self, piece: memoryview) -> None:
+    def _send_now(self, piece: bytes | memoryview) -> None:
         """Write as much as the socket accepts at once, if it accepts anything."""
         try:
             self._sent += self._socket.send(piece)
@@ -929,9 +1043,16 @@ def _size_of(parsed: Parsed) -> int:
     return PARSED_SIZE + HEADER_SIZE * len(parsed.headers) + len(parsed.body)
 
 
-@lru_cache(8)
-def _first_lines(status: int, headers: Fields, date: bytes) -> bytes:
-    """Return the first lines of a response."""
-    phrase = HTTPStatus(status).phrase.encode()
-    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-    return b"HTTP/1.1 %d %b\r\nDate: %b\r\n%b" % (status, phrase, date, lines)
+@lru_cache(64)  # Most responses to a client have the same size, or one of a few.
+def _encode_head(
+    status: int, headers: Fields, length: int | None, closes: bool, date: bytes
+) -> bytes:
+    """Return the head of a response. `length` is None if no length is sent."""
+    lines = [b"HTTP/1.1 %d %b\r\n" % (status, HTTPStatus(status).phrase.encode())]
+    for name, value in ((b"Date", date), *headers):
+        lines.append(b"%b: %b\r\n" % (name, value))
+    if length is not None:
+        lines.append(b"Content-Length: %d\r\n" % length)
+    if closes:
+        lines.append(b"Connection: close\r\n")
+    return b"".join([*lines, b"\r\n"])

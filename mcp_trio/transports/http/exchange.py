@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import Any
 
 import trio
-from msgspec import Struct, field
+from msgspec import Struct
 
 from ...auth.access import Access
 from ...auth.principal import Principal
@@ -45,8 +45,7 @@ class Exchange(Struct, eq=False):
     conversation: HttpSession
     post_response: PostResponse
     token: str = ""
-    _began: float = field(default_factory=perf_counter)
-    _request: Request | None = None  # None for a batch
+    _request: Request | None = None  # set while it waits; None for a batch
     _rest: Continuation[bytes | None] | None = None
     _scope: trio.CancelScope | None = None
 
@@ -61,6 +60,7 @@ class Exchange(Struct, eq=False):
         server = self.state.server
         conversation = self.conversation
         response = self.post_response
+        request: Request | None = None
         running: Coroutine[Any, Any, bytes | None]
         if isinstance(work, Call):
             request = Request(
@@ -70,20 +70,24 @@ class Exchange(Struct, eq=False):
                 server.environment,
                 conversation.principal,
             )
-            self._request = request
             running = execute(server, request)
         else:
             running = execute_batch(server, conversation, work.events, response)
+        began = perf_counter()
         try:
-            message, self._rest = start(running)
+            message, rest = start(running)
         except ScopeLeaked as leaked:
-            self._finish(leaked.value)
+            self._finish(leaked.value, request)
             raise ScopeLeaked(response.reply or self) from None
-        if self._rest is None:
-            self._finish(message)
+        if rest is None:
+            if request is not None:
+                self._log_if_slow(request, perf_counter() - began)
+            self._finish(message, request)
             return response.reply
-        if isinstance(work, Call):
-            server.note_that_it_waits(work)
+        if request is not None:
+            server.note_that_it_waits(request.call)
+        self._request = request
+        self._rest = rest
         self.state.waiting.add(self)
         return None
 
@@ -99,7 +103,10 @@ class Exchange(Struct, eq=False):
         try:
             message = await self._remaining(self._rest, scope)
         finally:
-            self._finish(message)
+            # The request is not kept while a slow client reads the response.
+            request = self._request
+            self._request = None
+            self._finish(message, request)
             self.state.waiting.discard(self)
 
     def stop(self) -> None:
@@ -153,17 +160,11 @@ class Exchange(Struct, eq=False):
             return decided
         return Feed(decided, self.state.metrics)
 
-    def _finish(self, message: bytes | None) -> None:
+    def _finish(self, message: bytes | None, request: Request | None) -> None:
         """Complete the response.
 
         `message` is None if the work was cancelled or has no reply.
         """
-        request = self._request
-        # The request is not kept while a slow client reads the response.
-        self._request = None
-        # A request that has waited was logged by `finish`, and did not block others.
-        if request is not None and self._rest is None:
-            self._log_if_slow(request)
         self.post_response.finish(message, request)
         if self.conversation.observer is not None and message is not None:
             self._observe(message)
@@ -176,8 +177,7 @@ class Exchange(Struct, eq=False):
         if conversation.observer is not None:
             conversation.observer(conversation, "server", sent)
 
-    def _log_if_slow(self, request: Request) -> None:
+    def _log_if_slow(self, request: Request, seconds: float) -> None:
         """Log a request that blocked all others for too long."""
-        seconds = perf_counter() - self._began
         if seconds > SLOW:
             self.state.server.event_log.log_slow(request, seconds)

@@ -22,10 +22,11 @@ HEARTBEAT = 15.0
 class Feed(msgspec.Struct, eq=False):
     """A response that is a stream of events.
 
-    A host sends `headers`, and then every block that `next` returns. With `access`, the
-    feed ends when the token is no longer valid for the principal.
+    A host sends `status` and `headers`, and then every block that `next` returns. With
+    `access`, the feed ends when the token is no longer valid for the principal.
     """
 
+    status: ClassVar[int] = 200
     headers: ClassVar[Fields] = EVENTS
     stream: EventStream
     metrics: Metrics

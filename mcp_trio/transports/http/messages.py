@@ -47,6 +47,17 @@ class Reply(msgspec.Struct):
     headers: Fields = ()
 
 
+class Accepted(NamedTuple):
+    """Which responses a client accepts."""
+
+    json: bool = True
+    stream: bool = True
+    prefers_stream: bool = False
+
+
+ACCEPTS_ALL = Accepted()
+
+
 class Head(msgspec.Struct):
     """A request without its body.
 
@@ -58,6 +69,7 @@ class Head(msgspec.Struct):
     headers: dict[bytes, bytes]
     local: str = ""  # the address that it was sent to
     route: str = ""  # set when it is admitted
+    accepted: Accepted = ACCEPTS_ALL  # set when it is admitted
     query: bytes = b""
     scheme: str = "http"
     peer: str = "unknown"  # the address that it was sent from

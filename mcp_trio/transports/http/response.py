@@ -6,8 +6,15 @@ from msgspec import Struct
 from ...auth.principal import Principal
 from ...server.request import Request
 from .event_stream import EventStream
-from .messages import JSON, NO_REQUESTS, Headers, PostedRequests, Reply, reply
-from .rules import Accepted
+from .messages import (
+    JSON,
+    NO_REQUESTS,
+    Accepted,
+    Headers,
+    PostedRequests,
+    Reply,
+    reply,
+)
 from .sessions import TOO_MANY_SESSIONS, HttpSession, Sessions
 
 

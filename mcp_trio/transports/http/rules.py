@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,7 +19,7 @@ from ...protocol import jsonrpc
 from ...protocol.errors import HeaderMismatch
 from ...protocol.mirrored_headers import NAMED_BY, Mirror
 from ...protocol.session import Call
-from .messages import Fields, Head, Headers, Reply, refusal
+from .messages import Accepted, Fields, Head, Headers, Reply, refusal
 
 # Routes.
 MCP = "mcp"
@@ -242,14 +242,6 @@ def preflight(head: Head) -> Reply:
 # Methods and content types
 
 
-class Accepted(NamedTuple):
-    """Which responses a client accepts."""
-
-    json: bool = True
-    stream: bool = True
-    prefers_stream: bool = False
-
-
 def accepted(headers: Headers) -> Accepted:
     """Return which responses a client accepts. Without an Accept header, it is all."""
     return _accepted(headers.get(b"accept", b"*/*"))
@@ -308,13 +300,20 @@ def not_allowed(*allowed: bytes) -> Reply:
 # Headers that repeat a part of the body
 
 
+def check_version(call: Call, headers: Headers) -> None:
+    """Check that a stateless request has the same revision in its header and body.
+
+    Raises HeaderMismatch.
+    """
+    _check(headers, b"MCP-Protocol-Version", call.params.meta.version)
+
+
 def check_mirrored(call: Call, headers: Headers, named_by: str | None = None) -> None:
-    """Check the headers that repeat parts of a stateless request's body.
+    """Check the headers that repeat the method and the name in a stateless request.
 
     `named_by` is the attribute that `Mcp-Name` repeats if the method belongs to an
     extension. Raises HeaderMismatch.
     """
-    _check(headers, b"MCP-Protocol-Version", call.params.meta.version)
     _check(headers, b"Mcp-Method", call.method)
     key = NAMED_BY.get(call.method, named_by)
     if key:

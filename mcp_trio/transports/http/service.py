@@ -5,7 +5,7 @@ It is the same for both hosts: the native server and ASGI.
 
 from collections.abc import Awaitable, Callable, Iterator, Sized
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from ...auth.access import Denied
+from ...auth.principal import has_scopes
 from ...auth.resource_metadata import prefix_of
 from ...protocol.errors import (
     HeaderMismatch,
@@ -20,13 +21,11 @@ from ...protocol.errors import (
     ServiceUnavailable,
     UnsupportedVersion,
 )
-from ...protocol.mirrored_headers import Mirror, mirrors
 from ...protocol.revisions import Revision
 from ...protocol.session import Answer, Batch, Call, Event, Notice, Refusal
 from ...server.accounts import account_at
 from ...server.app import Server
 from ...server.conversation import Sender
-from ...server.features.tools import ServerTool
 from ...server.handlers import handle_notification
 from ...server.ledger import STEP, Priority
 from .authorization import BearerAuth
@@ -68,6 +67,7 @@ from .rules import (
     check_arguments,
     check_mirrored,
     check_request,
+    check_version,
     not_allowed,
     preflight,
 )
@@ -209,6 +209,7 @@ class Service:
             refused = self.bearer_auth.check(head)
             if refused is not None:
                 return refused
+        head.accepted = accepted(head.headers)
         return check_request(head)
 
     def note_refusal(self, head: Head, reply: Reply) -> None:
@@ -231,9 +232,7 @@ class Service:
         reply or an exchange, and so does the `wait` of a pending answer.
         """
         try:
-            if head.route == STATELESS:
-                return self._post(head, body)
-            if head.route != MCP:
+            if head.route not in (MCP, STATELESS):
                 return self._answer_other(head, body)
             if head.method == b"POST":
                 return self._post(head, body)
@@ -402,7 +401,7 @@ class Service:
         # If this was an `initialize`, the session has its revision from now on.
         revision = conversation.session.revision or stated
         if type(event) is Call and not event.revision.opens:
-            self._check_headers(event, head)
+            self._check_headers(event, head, stated)
         elif isinstance(event, Refusal):
             raise Refused(self._refusal_reply(event, revision, head))
         elif revision is None:
@@ -437,7 +436,7 @@ class Service:
         sessions = self.sessions if head.route == MCP else None
         response = PostResponse(
             conversation,
-            accepted(head.headers),
+            head.accepted,
             sessions,
             head.headers,
             head.principal,
@@ -476,27 +475,29 @@ class Service:
             elif isinstance(part, Notice):
                 handle_notification(self.server, conversation, part)
 
-    def _check_headers(self, call: Call, head: Head) -> None:
+    def _check_headers(self, call: Call, head: Head, stated: Revision | None) -> None:
         """Raise Refused if the headers of a stateless request do not match its body."""
+        headers = head.headers
         try:
+            if call.revision is not stated:
+                check_version(call, headers)
             named_by = self.server.revisions.extensions.named_by.get(call.method)
-            check_mirrored(call, head.headers, named_by)
+            check_mirrored(call, headers, named_by)
             if call.method == "tools/call":
                 self._check_argument_headers(call, head)
         except HeaderMismatch as error:
             raise Refused(error_reply(call.id, error, call.revision)) from None
-        if call.method == "subscriptions/listen" and not accepted(head.headers).stream:
+        if call.method == "subscriptions/listen" and not head.accepted.stream:
             problem = "text/event-stream is what a subscription answers with"
             raise Refused(refusal(406, f"Accept: {problem}"))
 
     def _check_argument_headers(self, call: Call, head: Head) -> None:
         """Check the headers that repeat a tool's arguments. Raises HeaderMismatch."""
-        tool = self.server.tools.get_for(head.principal, call.params.name)
-        if tool is None:
+        tool = self.server.tools.get(call.params.name)
+        if tool is None or not tool.mirrored_arguments:
             return
-        mirrored = _mirrors_of(tool)
-        if mirrored:
-            check_arguments(mirrored, call, head.headers)
+        if has_scopes(head.principal, tool.scopes):
+            check_arguments(tool.mirrored_arguments, call, head.headers)
 
     def _refusal_reply(
         self, refused: Refusal, revision: Revision | None, head: Head
@@ -708,9 +709,3 @@ def _session_missing(head: Head) -> Reply:
 def _quoted(version: bytes) -> str:
     """Return the header with a protocol version, for a message."""
     return f"MCP-Protocol-Version: {version.decode('latin-1')[:100]!r}"
-
-
-@lru_cache(1024)
-def _mirrors_of(tool: ServerTool) -> tuple[Mirror, ...]:
-    """Return the headers that repeat a tool's arguments."""
-    return tuple(mirrors(tool.listed.input_schema))

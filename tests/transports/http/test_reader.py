@@ -25,7 +25,9 @@ from tests.support.http_wire import (
     modern_headers,
     request,
     site,
+    site_on,
 )
+from tests.support.websocket import UPGRADE
 
 HAS_EPOLL = hasattr(select, "epoll")
 
@@ -193,6 +195,52 @@ async def test_a_tool_that_leaves_a_cancel_scope_open_spoils_no_other_request(
             await added(other)
         async with there.wire() as another:
             await added(another)
+
+
+async def test_a_client_is_told_to_continue_in_the_readers_turn() -> None:
+    head, mark, body = ADD.partition(b"\r\n\r\n")
+    async with site(make_server()) as there, there.wire() as wire:
+        await added(wire)
+        await wire.send(head + b"\r\nExpect: 100-continue" + mark)
+        assert await wire.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await wire.send(body)
+        assert await answered(wire) == "3"
+
+
+async def test_a_connection_can_become_a_websocket_after_requests() -> None:
+    async with site_on("native", make_server()) as there, there.wire() as wire:
+        await added(wire)
+        await wire.send(ADD + UPGRADE)
+        assert await answered(wire) == "3"
+        assert (await wire.head()).status == 101
+
+
+async def test_a_connection_is_closed_after_the_last_request_of_its_client() -> None:
+    async with site(make_server()) as there, there.wire() as wire:
+        await added(wire)
+        await wire.send(ADD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        assert await answered(wire) == "3"
+        assert await wire.ended()
+
+
+async def test_a_callback_that_fails_ends_only_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = make_server()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the callback failed")
+
+    async with site(server) as there, there.wire() as wire, there.wire() as other:
+        await added(wire)
+        await added(other)
+        server.on_message = fail
+        await wire.send(ADD)
+        assert await wire.ended()
+        server.on_message = None
+        await added(other)
+    assert "a connection failed" in caplog.text
+    assert "the callback failed" in caplog.text
 
 
 async def test_the_end_of_the_host_ends_a_connection_in_the_middle_of_a_head() -> None:
