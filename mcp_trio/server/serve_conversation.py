@@ -1,6 +1,6 @@
 """Serves one client over a stream of messages: stdio, WebSocket, memory."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from time import perf_counter
 
@@ -57,11 +57,7 @@ async def serve_conversation(
 async def execute_batch(
     server: Server, conversation: Conversation, events: list[Event], channel: Channel
 ) -> bytes | None:
-    """Run a batch. Returns the replies as one array, or None if there are none.
-
-    This removes the events from the list, so that those that have been served are not
-    kept until the last one has.
-    """
+    """Run a batch. Returns the replies as one array, or None if there are none."""
     async with trio.open_nursery() as nursery:
         account = account_of(conversation, conversation.principal)
         replies = BatchReplies(server.ledger, account, nursery.cancel_scope)
@@ -71,19 +67,12 @@ async def execute_batch(
             channel,
             nursery,
             reply=replies.add,
-            events=_removed_from(events),
+            events=events,
             # Not that of a later request, which may have another token.
             principal=conversation.principal,
         )
         nursery.start_soon(Runner(source, nursery).run)
     return replies.joined()
-
-
-def _removed_from(events: list[Event]) -> Iterator[Event]:
-    """Yield events in their order, and remove them from the list."""
-    events.reverse()
-    while events:
-        yield events.pop()
 
 
 class ConversationSource:

@@ -1,7 +1,9 @@
 """Resident memory stays within the budget, and shrinks again."""
 
 import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -56,6 +58,25 @@ async def note(name: str) -> str:
 """
 
 
+def memory_of(pid: int, name: str) -> int:
+    """Return resident bytes of a process, now (VmRSS) or at most (VmHWM)."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    children = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = file.read_text(encoding="utf-8").rpartition(")")[2].split()
+            if int(fields[1]) == pid:
+                children.append(int(file.parent.name))
+    return children
+
+
 class Attacked:
     """A server in its own process."""
 
@@ -69,10 +90,7 @@ class Attacked:
 
     def memory(self, name: str) -> int:
         """Return resident bytes, now (VmRSS) or at most (VmHWM)."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
-        found = re.search(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
-        assert found is not None
-        return int(found[1]) * 1024
+        return memory_of(self.process.pid, name)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), 10)
@@ -259,3 +277,44 @@ def test_resident_memory_is_bounded_and_comes_back(
     print(f"{attack.__name__}: peak {peak // MIB} MiB, left {left // MIB} MiB")
     assert peak <= MOST
     assert left <= LEFT
+
+
+def test_resident_memory_is_bounded_while_bodies_wait_for_the_store(
+    tmp_path: Path,
+) -> None:
+    """The store is in the parent process, which is stopped until they have left."""
+    file = tmp_path / "attacked.py"
+    file.write_text(SERVER, encoding="utf-8")
+    command = [sys.executable, "-m", "mcp_trio", "run", str(file), "--http", "0"]
+    with subprocess.Popen(
+        [*command, "--workers", "2"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    ) as process:
+        try:
+            attacked = Attacked(process)
+            attacked.open_session({})
+            workers = children_of(process.pid)
+            before = [memory_of(worker, "VmRSS") for worker in workers]
+            os.kill(process.pid, signal.SIGSTOP)
+            body = json.dumps(message("ping", {"x": "x" * (4 * MIB - 1000)})).encode()
+            with ExitStack() as stack:
+                for _ in range(220):
+                    connection = stack.enter_context(attacked.connect())
+                    # No process knows this session, so each asks the store.
+                    headers = {**HEADERS, "Mcp-Session-Id": "x" * 24}
+                    # The server refuses bodies to make room.
+                    with suppress(OSError):
+                        connection.sendall(request("POST", "/mcp", headers, body))
+            os.kill(process.pid, signal.SIGCONT)
+            time.sleep(SETTLE)
+            peaks = [memory_of(worker, "VmHWM") for worker in workers]
+            after = [memory_of(worker, "VmRSS") for worker in workers]
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+            process.terminate()
+    print(f"bodies that wait: peaks {[peak // MIB for peak in peaks]} MiB")
+    assert len(workers) >= 2
+    assert max(peaks) <= MOST
+    assert max(after) <= max(before) + LEFT

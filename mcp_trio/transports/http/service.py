@@ -89,8 +89,8 @@ DRAIN_TIME = 1.0
 ORDINARY = frozenset({404, 405, 406, 415})
 # The routes that load balancers and orchestrators request.
 PROBES = frozenset({HEALTH, READY})
-# How often a body is in memory while it is sent to another process: as it was read, in
-# a message, in an operation of the store, and in what is written to the store.
+# How often a body is in memory while it is sent to another process: the body itself, a
+# message, an operation of the store, and the bytes that are written to the store.
 COPIES = 4
 
 
