@@ -287,7 +287,7 @@ def test_resident_memory_is_bounded_while_bodies_wait_for_the_store(
     file.write_text(SERVER, encoding="utf-8")
     command = [sys.executable, "-m", "mcp_trio", "run", str(file), "--http", "0"]
     with subprocess.Popen(
-        [*command, "--workers", "2"],
+        [*command, "--workers", "2", "--worker-timeout", "0"],
         stderr=subprocess.PIPE,
         text=True,
         env=ENVIRONMENT,
