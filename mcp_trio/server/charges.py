@@ -8,8 +8,9 @@ from .ledger import Ledger, Priority
 from .limiter import LISTENS
 from .request import Request
 
-# The bytes of a request without its params: its task, frames and table entries.
-REQUEST_SIZE = 2 * 1024
+# The bytes of a request without its params: its task, frames and table entries. On
+# stdio, 13,000 small calls take 6,200 bytes each, and as many listens 6,800.
+REQUEST_SIZE = 6 * 1024
 # The bytes of a URI that a client listens to, in addition to its characters.
 URI_SIZE = 256
 # The bytes of decoded JSON in addition to its text: for each array, object and string,

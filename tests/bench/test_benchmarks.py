@@ -174,7 +174,7 @@ def test_the_report_says_if_a_load_on_the_same_machine_leaves_no_core(
 ) -> None:
     figure = Figure(1000.0, [1000.0], {"load_took": 0.41, "server_took": server})
     note_busy_cores(figure, cores=2)
-    document = report.Document.of({"workers": {"2 workers": figure}}, Builds(), "-")
+    document = report.Document.of({"workers_16": {"2 workers": figure}}, Builds(), "-")
     output = StringIO()
     document.show(Console(file=output, width=200))
     assert "0.41" in output.getvalue()
