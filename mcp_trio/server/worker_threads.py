@@ -156,9 +156,9 @@ class WorkerThreads:
         self._paused_until = now + self._pause
         self._startable = self.busy + self.abandoned
         log.warning(
-            "the system cannot start a thread while %d worker threads are in use; "
-            "raise the limit of processes (ulimit -u), or set fewer threads; the next "
-            "start is tried in %g s",
+            "the system cannot start another worker thread (in use: %d); raise the "
+            "limit of processes (ulimit -u), or set fewer threads; the next start is "
+            "tried in %g s",
             self._startable,
             self._pause,
             extra={"event": "no_thread", "threads": self._startable},

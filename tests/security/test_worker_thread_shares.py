@@ -526,3 +526,51 @@ def test_a_thread_that_cannot_start_refuses_the_call_and_the_server_goes_on() ->
     ], result.stderr
     tried = re.findall("the next start is tried in (.) s", result.stderr)
     assert tried == ["1", "2"]
+
+
+ONE_THREAD = """
+import resource, threading
+import trio
+from mcp_trio import Server
+from mcp_trio.testing import connect
+
+begun = trio.Event()
+release = threading.Event()
+server = Server("x")
+
+@server.tool
+def block() -> str:
+    trio.from_thread.run_sync(begun.set)
+    release.wait(30)
+    return "released"
+
+async def call(client):
+    print((await client.call_tool("block")).text)
+
+async def main():
+    async with connect(server) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call, client)
+            await begun.wait()
+            # There is no memory for such a stack, so no thread can be started.
+            resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+            threading.stack_size(2**30)
+            await call(client)
+            release.set()
+        # The thread of the first call is free now.
+        await call(client)
+
+trio.run(main)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is Linux's")
+def test_a_thread_that_becomes_free_takes_calls_while_no_other_can_start() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", ONE_THREAD], capture_output=True, text=True, timeout=30
+    )
+    assert result.stdout.splitlines() == [
+        "Busy: no thread can be started; try again in 1 s",
+        "released",
+        "released",
+    ], result.stderr

@@ -6,7 +6,13 @@ import pytest
 
 from mcp_trio import Server
 from mcp_trio.protocol.session import Call, Session
-from mcp_trio.server.charges import FREE_PARAMS, FREE_REQUESTS, charge_request
+from mcp_trio.server.charges import (
+    FREE_PARAMS,
+    FREE_REQUESTS,
+    VALUE_SIZE,
+    charge_request,
+    params_size,
+)
 from mcp_trio.server.conversation import Conversation
 from mcp_trio.server.ledger import Ledger
 from mcp_trio.server.request import Request
@@ -67,3 +73,21 @@ def test_a_subscription_is_charged_even_if_it_is_the_only_one() -> None:
     listen = modern(1, "subscriptions/listen", {"notifications": {}})
     charge_request(ledger, request_for(listen), 1)
     assert ledger.by_kind["listens"] == ledger.held > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [
+        ("plain", 1),
+        ("caf\u00e9", 2),
+        ("caf\\u00e9", 2),
+        ("\N{GRINNING FACE}", 4),
+        ("\\ud83d\\ude00", 4),
+        ("\\uD83D\\uDE00", 4),
+    ],
+    ids=["ASCII", "two bytes", "an escape", "an emoji", "its escape", "in capitals"],
+)
+def test_a_text_is_charged_for_its_widest_character(text: str, width: int) -> None:
+    raw = f'"{text}"'.encode()
+    # Each quotation mark counts as a value, too.
+    assert params_size(raw) == len(raw) * (1 + width) + 2 * VALUE_SIZE
