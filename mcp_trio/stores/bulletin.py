@@ -45,13 +45,16 @@ class Bulletin:
         receive: Callable[[bytes], None],
         missed: Callable[[], None],
         *,
+        from_start: bool = False,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Call `receive` with each entry from now on.
 
-        `missed` is called if entries have been dropped from the log before they were
-        received.
+        With `from_start`, also call it with the earlier entries. `missed` is called if
+        entries have been dropped from the log before they were received.
         """
+        if from_start:
+            self._position = 0
         async with self._store.subscribe(self._name) as arrivals:
             try:
                 await self._begin()
@@ -73,8 +76,9 @@ class Bulletin:
                         await self._catch_up(receive, missed)
 
     async def _begin(self) -> None:
-        """Start after the last entry in the log."""
-        self._position = _last(await self._read(0))
+        """Start after the last entry in the log, unless the start is known."""
+        if self._position is None:
+            self._position = _last(await self._read(0))
 
     async def _catch_up(
         self, receive: Callable[[bytes], None], missed: Callable[[], None]

@@ -52,16 +52,21 @@ NEWS_TTL = 365 * 24 * 3600.0
 INBOX_TTL = 3600.0
 # Seconds that a stopping process has to notify the others.
 LEAVE_TIMEOUT = 1.0
+# Seconds that a client waits for a process with a new id, so that the other processes
+# know that id.
+INTRODUCTION_TIMEOUT = 2.0
 
 
 class Identity(Struct, eq=False):
     """The id of a process, and the lease on it.
 
-    `held` is set when the lease is acquired, and `lost` when it is lost.
+    `known` is set when the lease is acquired and others can send messages to the id, or
+    when that turns out to be impossible. Clients should not get a name with the id
+    before that. `lost` is set when the lease is lost.
     """
 
     id: str
-    held: trio.Event
+    known: trio.Event
     lost: trio.Event
     lease: Lease | None = None
 
@@ -147,12 +152,16 @@ class Peers:
             name = self.key("inbox", identity.id)
             inbox = Bulletin(self.store, name, ttl=INBOX_TTL)
             async with trio.open_nursery() as nursery:
-                follow = partial(inbox.follow, self._receive, self._missed)
+                # Nothing was sent to this id before.
+                follow = partial(
+                    inbox.follow, self._receive, self._missed, from_start=True
+                )
                 await nursery.start(follow)
                 await nursery.start(self._hold, identity)
                 task_status.started()
                 task_status = trio.TASK_STATUS_IGNORED
                 await identity.lost.wait()
+                identity.known.set()
                 nursery.cancel_scope.cancel()
             log.warning(
                 "this process has lost its lease, which had expired, or the store has "
@@ -189,13 +198,24 @@ class Peers:
                 # It was acquired before, but the acknowledgment was lost.
                 identity.lost.set()
                 return
-            identity.held.set()
-        try:
-            await self.store.renew(identity.lease, LEASE)
-        except LeaseLost:
-            identity.lost.set()
-            return
+        else:
+            try:
+                await self.store.renew(identity.lease, LEASE)
+            except LeaseLost:
+                identity.lost.set()
+                return
         await self.store.write(name, b"", ttl=RECORD)
+        identity.known.set()
+
+    async def wait_until_known(self) -> None:
+        """Wait until others can send messages to this process.
+
+        Give up after some seconds, or if the store is unavailable.
+        """
+        identity = self.identity
+        if not identity.known.is_set() and self.store.is_available:
+            with trio.move_on_after(INTRODUCTION_TIMEOUT):
+                await identity.known.wait()
 
     async def _leave(self) -> None:
         """Tell the other processes that this process is stopping."""
@@ -218,12 +238,17 @@ class Peers:
         """Send a message to all processes as soon as the store is available."""
         self.start_soon(partial(until_available, partial(self.post, message)))
 
-    async def send(self, process: str, message: AnyMessage) -> None:
-        """Send a message to a process, if it exists. Raises StoreUnavailable."""
-        if await self.exists(process):
-            name = self.key("inbox", process)
-            inbox = Bulletin(self.store, name, ttl=INBOX_TTL)
-            await inbox.post(encode_message(message))
+    async def send(self, process: str, message: AnyMessage) -> bool:
+        """Send a message to a process. Returns False if it does not exist.
+
+        Raises StoreUnavailable.
+        """
+        if not await self.exists(process):
+            return False
+        name = self.key("inbox", process)
+        inbox = Bulletin(self.store, name, ttl=INBOX_TTL)
+        await inbox.post(encode_message(message))
+        return True
 
     def send_soon(self, process: str, message: AnyMessage) -> None:
         """Send a message to a process as soon as the store is available."""
@@ -266,11 +291,14 @@ class Peers:
         if process == self.identity.id:
             return True
         check = self._existing.get(process)
-        if check is None or check.at + FRESH < trio.current_time():
-            record = await self.store.read(self.key("process", process))
-            check = _Check(trio.current_time(), record is not None)
-            _remember(self._existing, process, check)
-        return check.result
+        if check is not None and trio.current_time() <= check.at + FRESH:
+            return True
+        if await self.store.read(self.key("process", process)) is None:
+            # Not cached, because the process may be about to begin.
+            return False
+        check = _Check(trio.current_time(), result=True)
+        _remember(self._existing, process, check)
+        return True
 
     async def is_lost(self, process: str) -> bool:
         """Return whether a process was lost, after which it can no longer write.

@@ -8,8 +8,15 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import MockClock
 
+from mcp_trio.stores.base import LogPage, StoreUnavailable
 from mcp_trio.stores.peer_messages import AnyMessage, SessionEnded, StreamGrew
-from mcp_trio.stores.peers import LEASE, Identity, Peers, process_of
+from mcp_trio.stores.peers import (
+    INTRODUCTION_TIMEOUT,
+    LEASE,
+    Identity,
+    Peers,
+    process_of,
+)
 from tests.support.reachable import reachable
 from tests.support.shared_sites import PartedStore, SharedMemoryStore
 
@@ -120,3 +127,50 @@ async def test_a_process_that_was_cut_off_in_vain_keeps_its_name(
         await trio.sleep(2 * LEASE)
         assert a.identity.id == id
         assert at_a.lost == []
+
+
+async def test_a_process_has_its_lease_only_when_others_can_send_to_it(
+    autojump_clock: MockClock,
+) -> None:
+    shared = SharedMemoryStore()
+    parted = PartedStore(shared)
+    parted.is_cut_off = True
+    async with process(shared) as (b, _), process(parted) as (a, at_a):
+        assert not a.identity.known.is_set()
+        assert not await b.exists(a.identity.id)
+        with trio.fail_after(INTRODUCTION_TIMEOUT + 0.1):
+            await a.wait_until_known()
+        assert not a.identity.known.is_set()
+        parted.is_cut_off = False
+        await a.wait_until_known()
+        # That it did not exist a moment ago must not be remembered.
+        message = StreamGrew("s", "t")
+        await b.send(a.identity.id, message)
+        await trio.sleep(1)
+        assert at_a.messages == [message]
+
+
+class UnreadableStore(PartedStore):
+    """A store whose logs one process cannot read for a while."""
+
+    is_unreadable = True
+
+    async def read_log(self, log: str, after: int = 0) -> LogPage:
+        """Read a log, unless it is unreadable."""
+        if self.is_unreadable:
+            raise StoreUnavailable("unreadable")
+        return await super().read_log(log, after)
+
+
+async def test_a_process_receives_what_was_sent_before_it_could_read(
+    autojump_clock: MockClock,
+) -> None:
+    shared = SharedMemoryStore()
+    parted = UnreadableStore(shared)
+    async with process(shared) as (b, _), process(parted) as (a, at_a):
+        await a.identity.known.wait()
+        message = StreamGrew("s", "t")
+        await b.send(a.identity.id, message)
+        parted.is_unreadable = False
+        await trio.sleep(1)
+        assert at_a.messages == [message]

@@ -56,6 +56,7 @@ class FollowedFeed(Feed, kw_only=True):
         id = self.session.id.decode()
         owner = process_of(self.name)
         peers = self.logs.peers
+        await peers.wait_until_known()
         follows = StreamFollowed(id, self.name, peers.identity.id)
         peers.send_soon(owner, follows)
         while not self.stream.closed:

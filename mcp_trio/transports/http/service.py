@@ -301,10 +301,12 @@ class Service:
 
     def _answer_other(self, head: Head, body: bytes) -> Reply | Feed | Pending:
         """Answer a request that is not for the MCP endpoint."""
+        shared = self._shared_sse
         if head.route == SSE:
+            if shared is not None:
+                return self._pending(head, partial(shared.open, head))
             return self._legacy_sse.get(head)
         if head.route == MESSAGES:
-            shared = self._shared_sse
             if shared is not None and not shared.has(head.query):
                 return self._pending(head, partial(self._forward, shared, head, body))
             return self._legacy_sse.post(head, body)

@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 import trio
+from msgspec import Raw
 
 from ...auth.principal import Principal
 from ...protocol import jsonrpc
@@ -258,6 +259,13 @@ class SharedHttpSession(HttpSession):
                 stream.close()
 
     # Questions and cancellation
+
+    async def ask(
+        self, method: str, params: Json, channel: Channel, revision: Revision
+    ) -> Raw:
+        """Ask the client a question, whose answer may be posted to any process."""
+        await self._keeper.peers.wait_until_known()
+        return await super().ask(method, params, channel, revision)
 
     def new_question_id(self) -> str:
         """Return an id that contains the name of this process."""

@@ -9,7 +9,7 @@ from ...auth.principal import Principal, can_stand_in_for
 from ...server.app import Server
 from ...stores.peer_messages import AnyMessage, SseMessagePosted
 from ...stores.peers import Identity, Peers, process_of
-from .legacy_sse import NO_SUCH_STREAM, SESSION, LegacySse
+from .legacy_sse import NO_SUCH_STREAM, SESSION, LegacyFeed, LegacySse
 from .messages import Head, Reply
 from .metrics import Metrics
 
@@ -36,6 +36,11 @@ class SharedSse(LegacySse):
         """Return the query of the URL to which a client posts its messages."""
         name = f"{self._peers.new_name()}.{secrets.token_urlsafe(24)}"
         return SESSION + name.encode()
+
+    async def open(self, head: Head) -> LegacyFeed:
+        """Return the response to a GET, once messages for it can be forwarded here."""
+        await self._peers.wait_until_known()
+        return self.get(head)
 
     def has(self, query: bytes) -> bool:
         """Return whether this process has the stream that a query names."""

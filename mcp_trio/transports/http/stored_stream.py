@@ -111,7 +111,9 @@ class StoredStream(EventStream):
     async def _store(self) -> None:
         """Store all that is pending, in order."""
         try:
-            await self.identity.held.wait()
+            await self.identity.known.wait()
+            if self.identity.lost.is_set():
+                raise LeaseLost(self.identity.id)
             if not self._is_recorded:
                 await self._create()
             while not self.closed and (self._pending or self._is_ending):
@@ -156,11 +158,16 @@ class StoredStream(EventStream):
             super().close()
         self._changed.unpark_all()
         for process in self.followers:
-            grew = StreamGrew(self._session, self.full_name)
-            self._logs.peers.send_soon(process, grew)
+            self._logs.peers.start_soon(partial(self._notify, process))
         if is_end:
             note = partial(self._logs.note_end, self._session, self.full_name)
             await until_available(note)
+
+    async def _notify(self, process: str) -> None:
+        """Notify a follower of new events, or forget it if it no longer exists."""
+        grew = StreamGrew(self._session, self.full_name)
+        if not await until_available(partial(self._logs.peers.send, process, grew)):
+            self.followers.discard(process)
 
 
 def _entries(messages: list[bytes], *, is_end: bool) -> list[bytes]:

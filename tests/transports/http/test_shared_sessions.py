@@ -859,6 +859,72 @@ async def test_a_process_that_was_declared_lost_cancels_what_it_did(
             assert (await events.rest())[-1]["result"]["content"][0]["text"] == "done"
 
 
+class SlowIntroductionStore(PartedStore):
+    """The store of a process whose new names others learn late."""
+
+    def __init__(self, shared: SharedMemoryStore) -> None:
+        super().__init__(shared)
+        self.has_begun = trio.Event()
+        self.goes_on = trio.Event()
+        self.is_slow = False
+
+    async def write(self, key: str, value: bytes, **options: Any) -> int | None:
+        """Write, after a while if it makes a process known."""
+        if self.is_slow and key.startswith("process:"):
+            self.has_begun.set()
+            await self.goes_on.wait()
+        return await super().write(key, value, **options)
+
+
+@pytest.mark.thorough
+async def test_a_process_with_a_new_name_gets_answers_from_others_at_once(
+    short_leases: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "FRESH", 1.0)
+    steps = Steps()
+    shared = SharedMemoryStore()
+    slow = SlowIntroductionStore(shared)
+
+    def make_all() -> Server:
+        server = steps.make()
+        add_asking(server)
+        return server
+
+    async with one_site(make_all, slow) as a, one_site(make_all, shared) as b:
+        session = await b.open_session(capabilities={"roots": {}})
+        steps.go.release()
+        async with calling(b, session, "advance", {"count": 2}) as events:
+            await events.next()
+            last = events.ids[-1]
+            async with calling(a, session, "places", id=8) as lost:
+                await lost.next()
+                slow.is_cut_off = True
+                async with getting(b, session, lost.ids[-1]) as resumed:
+                    (reply,) = await resumed.rest()
+                    assert "was lost" in reply["error"]["message"]
+            slow.is_slow = True
+            slow.is_cut_off = False
+            with trio.fail_after(30):
+                await slow.has_begun.wait()
+            # B learns the new name of A before it can send anything to A.
+            async with getting(a, session, last):
+                await trio.testing.wait_all_tasks_blocked(0.01)
+                steps.go.release()
+                await events.next()
+                await trio.testing.wait_all_tasks_blocked(0.01)
+                slow.goes_on.set()
+                async with calling(a, session, "places", id=9, patience=5) as asking:
+                    question = await asking.next()
+                    answer = {
+                        "jsonrpc": "2.0",
+                        "id": question["id"],
+                        "result": {"roots": [{"uri": "file:///a"}]},
+                    }
+                    assert (await b.post(answer, session)).status == 202
+                    reply = await asking.next()
+                    assert reply["result"]["content"][0]["text"] == "file:///a"
+
+
 @pytest.mark.thorough
 async def test_a_response_ends_whose_process_was_lost_before_it_began(
     short_leases: None, nursery: trio.Nursery
