@@ -265,9 +265,9 @@ class Session(Struct, eq=False, gc=False):
 
         Raises MethodNotFound or MissingClientCapability.
         """
-        if self.revisions.serves(revision, method):
-            extensions = self.revisions.extensions
-            added = extensions.methods[method]
+        extensions = self.revisions.extensions
+        added = extensions.methods.get(method)
+        if added is not None and (added.in_sessions or not revision.opens):
             if not added.needs_declaration:
                 return
             identifier = added.extension

@@ -87,11 +87,13 @@ class Context(Generic[StateT]):
     lifespan: StateT
     # Set when the function first asks the client a question.
     _client_requests: "ClientRequests | None" = None
+    # The latest progress that was reported.
+    _progress: float = -inf
+    # When the current burst of progress messages ends.
+    _burst_ends: float = -inf
 
     def __init__(self, request: Request, environment: Environment) -> None:
         self._request = request
-        self._progress = -inf
-        self._burst_ends = -inf
         self.revision = request.call.revision.name
         self.principal = request.principal
         self.lifespan = environment.lifespan_value

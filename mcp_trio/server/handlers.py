@@ -361,11 +361,12 @@ async def _listen_to_extensions(
         nursery.cancel_scope.cancel()
 
 
-async def answer_by_extension(server: Server, request: Request) -> bytes | None:
+def answer_by_extension(server: Server, request: Request) -> Awaitable[bytes | None]:
     """Call the handler of a method that an extension has added."""
     assert server.extensions is not None  # or the session would have refused it
-    server.limiter.check(request)
-    return await server.extensions.handlers[request.call.method](request)
+    if server.limiter.total:
+        server.limiter.check(request)
+    return server.extensions.handlers[request.call.method](request)
 
 
 def _require(server: Server, feature: str) -> None:

@@ -819,6 +819,28 @@ async def test_a_task_expires_and_is_stopped(autojump_clock: MockClock) -> None:
     assert refused.value.code == -32602
 
 
+async def test_a_task_that_has_ended_does_not_keep_its_arguments(
+    autojump_clock: MockClock,
+) -> None:
+    store = MemoryStore()
+    server = Server("tasks", extensions=[Tasks(store=store)])
+    go = trio.Event()
+
+    @server.tool(task="optional")
+    async def job(text: str) -> int:
+        await go.wait()
+        return len(text)
+
+    async with joined(server) as client:
+        id = await create(client, "job", {"text": "x" * 1000})
+        await wait_all_tasks_blocked()
+        assert any(b"x" * 1000 in value for value in reachable(store, bytes))
+        go.set()
+        await wait_all_tasks_blocked()
+        assert not any(b"x" * 1000 in value for value in reachable(store, bytes))
+        assert (await get(client, id))["result"]["structuredContent"] == 1000
+
+
 async def test_expired_tasks_leave_nothing_behind(autojump_clock: MockClock) -> None:
     store = MemoryStore()
     server = Server("tasks", extensions=[Tasks(store=store)])

@@ -212,7 +212,7 @@ class Executor:
 
     def note_seen(self, task: ShownTask) -> None:
         """Note that a client has polled a task."""
-        if task.is_over and task.id in self._unseen:
+        if task.id in self._unseen and task.is_over:
             self._unseen.discard(task.id)
             self._settled.unpark_all()
 

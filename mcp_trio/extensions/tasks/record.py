@@ -69,7 +69,7 @@ class TaskRecord(ShownTask, kw_only=True, omit_defaults=True):
     `params` are those of the `tools/call` request, with `_meta`. `questions` have not
     been answered. `answers` have not been read by the tool, or are all answers if the
     tool may be retried. `asked` are the keys of all questions so far. In the store, the
-    result or the error is only in `shown`.
+    result or the error is only in `shown`, and a task that has ended has no `params`.
     """
 
     tool: str
@@ -123,6 +123,10 @@ class TaskRecord(ShownTask, kw_only=True, omit_defaults=True):
         """Encode the record for the store."""
         shown = Raw(jsonrpc.encode(self._detailed()))
         stored = structs.replace(self, shown=shown, result=UNSET, error=UNSET)
+        if self.is_over:
+            # Only what a poll needs, because clients may keep tasks for long.
+            stored.params = Raw(b"{}")
+            stored.answers = {}
         return json.encode(stored)
 
     def _detailed(self) -> Json:

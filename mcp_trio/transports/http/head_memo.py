@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from .messages import Parsed
 
 _LENGTH = b"content-length"
+_NAME = b"mcp-name"
 # The headers whose values may differ.
-_VARIABLE = (_LENGTH, b"mcp-method", b"mcp-name")
+_VARIABLE = (_LENGTH, b"mcp-method", _NAME)
 # The most bytes of a head that is remembered.
 _MAX_HEAD = 4096
 # The most bytes of a value that may differ.
@@ -43,6 +44,9 @@ class HeadMemo:
         self._fields: list[tuple[bytes, bytes]] = []
         # The bytes after the last of these values.
         self._end = b""
+        # The parts of the last head around the value of `Mcp-Name`; empty without it.
+        self._before_name = b""
+        self._after_name = b""
 
     def forget(self) -> None:
         """Remember nothing."""
@@ -54,9 +58,31 @@ class HeadMemo:
         if remembered is None:
             return None
         head = self._head
-        if len(data) == self._size and data.startswith(head):
-            return replace(remembered, body=data[len(head) :])
+        if len(data) == self._size:
+            if data.startswith(head):
+                return replace(remembered, body=data[len(head) :])
+            before = self._before_name
+            after = self._after_name
+            end = len(head) - len(after)
+            if after and data.startswith(before) and data.startswith(after, end):
+                return self._recall_other_name(data, remembered, len(before), end)
         return self._recall_changed(data, remembered)
+
+    def _recall_other_name(
+        self, data: bytes, remembered: Parsed, begin: int, end: int
+    ) -> Parsed | None:
+        """Return the request, of which only the value of `Mcp-Name` has changed.
+
+        The value is between these positions, which are those of the last one. A client
+        that polls its tasks sends such requests.
+        """
+        name = data[begin:end]
+        if not _PLAIN_VALUE.fullmatch(name):
+            return None
+        size = len(self._head)
+        self._head = data[:size]
+        remembered.headers = {**remembered.headers, _NAME: name}
+        return replace(remembered, body=data[size:])
 
     def _recall_changed(self, data: bytes, remembered: Parsed) -> Parsed | None:
         """Return the request, if only values that may differ have changed.
@@ -64,6 +90,7 @@ class HeadMemo:
         The new values are remembered.
         """
         headers = remembered.headers.copy()
+        name_at = (0, 0)
         end = 0
         for name, before in self._fields:
             if not data.startswith(before, end):
@@ -75,14 +102,26 @@ class HeadMemo:
                 if end < 0 or not _PLAIN_VALUE.fullmatch(value):
                     return None
                 headers[name] = value
+            if name is _NAME:
+                name_at = (begin, end)
         body = data[end + len(self._end) :]
         has_all = headers[_LENGTH] == b"%d" % len(body)
         if not has_all or not data.startswith(self._end, end):
             return None
-        self._head = data[: len(data) - len(body)]
-        self._size = len(data)
         remembered.headers = headers
+        self._note_head(data[: len(data) - len(body)], len(data), name_at)
         return replace(remembered, body=body)
+
+    def _note_head(self, head: bytes, size: int, name_at: tuple[int, int]) -> None:
+        """Remember the head of a request of this size.
+
+        `name_at` is where the value of `Mcp-Name` begins and ends.
+        """
+        self._head = head
+        self._size = size
+        begin, end = name_at
+        self._before_name = head[:begin]
+        self._after_name = head[end:] if end else b""
 
     def remember(self, data: bytes, request: Parsed) -> None:
         """Remember the head of an accepted request, which was parsed from the data.
@@ -102,13 +141,15 @@ class HeadMemo:
         if _LENGTH not in positions:
             return
         self._fields = []
+        name_at = (0, 0)
         end = 0
         for name, begin in sorted(positions.items(), key=itemgetter(1)):
             self._fields.append((name, head[end:begin]))
             end = begin + len(request.headers[name])
+            if name is _NAME:
+                name_at = (begin, end)
         self._end = head[end:]
-        self._head = head
-        self._size = len(data)
+        self._note_head(head, len(data), name_at)
         self._request = replace(request, body=b"")
 
 

@@ -103,6 +103,54 @@ def test_a_head_with_an_unusual_name_is_recognized_only_with_the_same_one(
     assert memo.recall(post(b"ab", start=CALL)) is None
 
 
+@pytest.mark.parametrize("is_name_last", [False, True])
+def test_a_client_that_changes_only_the_name_is_recognized(
+    *, is_name_last: bool
+) -> None:
+    def request_for(name: bytes, body: bytes) -> bytes:
+        if is_name_last:
+            return post(body).replace(b"X-Last: 1", b"Mcp-Name: " + name)
+        return post(body, start=CALL.replace(b"add", name))
+
+    memo = memo_after(request_for(b"one", b"ab"))
+    sizes = []
+    for name, body in [
+        (b"two", b"cd"),
+        (b"six", b"ef"),
+        # The name is longer, and then the body.
+        (b"seven", b""),
+        (b"eight", b"g"),
+        (b"a", b"hijkl"),
+        (b"b", b"mnopq"),
+    ]:
+        data = request_for(name, body)
+        sizes.append(len(data))
+        request = recalled(memo, data)
+        assert (request.headers[b"mcp-name"], request.body) == (name, body)
+        assert request.headers[b"content-length"] == b"%d" % len(body)
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
+@pytest.mark.parametrize(
+    "name", [b"a b", b"a\r\n", b"a\nb", b"\xffbc", b"\tbc", b"ab "]
+)
+def test_another_name_of_the_same_length_has_to_be_plain(name: bytes) -> None:
+    memo = memo_after(post(b"ab", start=CALL))
+    assert memo.recall(post(b"ab", start=CALL.replace(b"add", name))) is None
+    # What was not recognized has changed nothing.
+    assert recalled(memo, post(b"ab", start=CALL)).headers[b"mcp-name"] == b"add"
+    start = CALL.replace(b"add", b"sum")
+    assert recalled(memo, post(b"ab", start=start)).headers[b"mcp-name"] == b"sum"
+
+
+def test_another_name_does_not_hide_another_length_or_header() -> None:
+    memo = memo_after(post(b"ab", start=CALL))
+    start = CALL.replace(b"add", b"sum")
+    assert memo.recall(post(b"ab", start=start, length=b"1")) is None
+    assert memo.recall(post(b"ab", start=start.replace(b"Host", b"Most"))) is None
+    assert memo.recall(post(b"ab", start=start).replace(b"X-Last", b"X-Lost")) is None
+
+
 def test_requests_that_were_recognized_do_not_share_their_names() -> None:
     memo = memo_after(post(b"ab", start=CALL))
     first = recalled(memo, post(b"ab", start=CALL.replace(b"add", b"one")))
