@@ -22,15 +22,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
+from itertools import cycle
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
 from .contenders.table import NEWEST, OLDER, PROJECT, SOURCES
+
+if TYPE_CHECKING:
+    from mcp_trio import Server
+    from mcp_trio.bench.transports import LoadRequest
 
 # Python version -> kind of cost -> path -> cost as a multiple of the floor's.
 EXPECTED: dict[str, dict[str, dict[str, float]]] = {
@@ -40,7 +53,8 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "waits": 14.7,
             "structured": 5.0,
             "progress": 3.5,
-            "http": 24.2,
+            "http": 25.0,
+            "poll": 28.0,
             "start-up": 1.3,
         },
         "instructions": {
@@ -48,7 +62,8 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "waits": 8.517,
             "structured": 4.594,
             "progress": 1.289,
-            "http": 10.65,
+            "http": 10.799,
+            "poll": 11.956,
             "start-up": 1.179,
         },
     },
@@ -58,7 +73,8 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "waits": 14.3,
             "structured": 5.0,
             "progress": 3.5,
-            "http": 21.5,
+            "http": 24.0,
+            "poll": 26.5,
             "start-up": 1.3,
         },
         "instructions": {
@@ -66,7 +82,8 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "waits": 8.269,
             "structured": 4.462,
             "progress": 1.14,
-            "http": 10.491,
+            "http": 10.599,
+            "poll": 11.628,
             "start-up": 1.183,
         },
     },
@@ -76,7 +93,8 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "waits": 13.5,
             "structured": 5.0,
             "progress": 3.5,
-            "http": 22.0,
+            "http": 25.0,
+            "poll": 27.5,
             "start-up": 1.3,
         },
         "instructions": {
@@ -84,7 +102,8 @@ EXPECTED: dict[str, dict[str, dict[str, float]]] = {
             "waits": 8.122,
             "structured": 4.372,
             "progress": 1.165,
-            "http": 10.161,
+            "http": 10.259,
+            "poll": 11.236,
             "start-up": 1.204,
         },
     },
@@ -102,6 +121,10 @@ ROUNDS = 15
 # How many times costs in time that exceed their bounds are measured: the machine may have
 # been busy with something else.
 ATTEMPTS = 4
+# The beginning of each HTTP request.
+HTTP_HEAD = (
+    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+)
 # The request that shows that a server has started.
 OPENING = {
     "protocolVersion": OLDER,
@@ -176,17 +199,11 @@ async def progress(messages: int) -> None:
     await over_memory("progress", messages // STEPS)
 
 
-async def over_http(calls: int) -> None:
-    """Call a tool over HTTP on ten connections, in the newest revision."""
-    from server import server
-
-    from mcp_trio.bench.target import request
+@asynccontextmanager
+async def http_clients(server: Server[Any]) -> AsyncIterator[list[socket.socket]]:
+    """Serve over HTTP in this process, and open ten connections."""
     from mcp_trio.transports.http.server import serve_http
 
-    params = {"name": "add", "arguments": {"a": 1, "b": 2}}
-    call = request("tools/call", params, NEWEST)
-    head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
-    head += b"Content-Type: application/json\r\n" + call.head
     async with server.running(), trio.open_nursery() as nursery:
         serving = partial(serve_http, server, "127.0.0.1", 0, stopping=trio.Event())
         ((_, port),) = await nursery.start(serving)
@@ -197,15 +214,65 @@ async def over_http(calls: int) -> None:
             ]
             for client in clients:
                 client.setblocking(False)
-            for start in range(0, calls, CLIENTS):
-                for id, client in enumerate(clients, start):
-                    body = call.message(id)
-                    client.send(
-                        b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
-                    )
-                for client in clients:
-                    await receive(client)
+            yield clients
         nursery.cancel_scope.cancel()
+
+
+async def send_in_turn(
+    clients: Sequence[socket.socket], requests: Iterable[LoadRequest], number: int
+) -> list[bytes]:
+    """Send so many requests, one on each connection at a time. Returns the replies."""
+    replies = []
+    following = cycle(requests)
+    for start in range(0, number, CLIENTS):
+        for id, client in enumerate(clients, start):
+            one = next(following)
+            body = one.message(id)
+            head = b"%b%bContent-Length: %d\r\n\r\n" % (HTTP_HEAD, one.head, len(body))
+            client.send(head + body)
+        replies = [await receive(client) for client in clients]
+    return replies
+
+
+async def over_http(calls: int) -> None:
+    """Call a tool over HTTP, in the newest revision."""
+    from server import server
+
+    from mcp_trio.bench.target import request
+
+    params = {"name": "add", "arguments": {"a": 1, "b": 2}}
+    async with http_clients(server) as clients:
+        await send_in_turn(clients, [request("tools/call", params, NEWEST)], calls)
+
+
+async def poll(polls: int) -> None:
+    """Poll tasks that have finished, over HTTP."""
+    from mcp_trio import Server
+    from mcp_trio.extensions.tasks import Tasks
+
+    from .tasks import poll_requests, task_in, task_request
+
+    server: Server[Any] = Server("guard", extensions=[Tasks()])
+
+    @server.tool(task="required")
+    async def job() -> str:
+        return "done"
+
+    create = task_request("tools/call", {"name": "job", "arguments": {}})
+    async with http_clients(server) as clients:
+        created = await send_in_turn(clients, [create], CLIENTS)
+        ids = [task_in(body_of(reply))["taskId"] for reply in created]
+        requests = poll_requests(ids)
+        states: set[object] = set()
+        while states != {"completed"}:
+            replies = await send_in_turn(clients, requests, CLIENTS)
+            states = {task_in(body_of(reply))["status"] for reply in replies}
+        await send_in_turn(clients, requests, polls)
+
+
+def body_of(response: bytes) -> bytes:
+    """Return the body of a response that has arrived at once."""
+    return response.partition(b"\r\n\r\n")[2]
 
 
 async def receive(client: socket.socket) -> bytes:
@@ -223,6 +290,7 @@ PATHS: dict[str, Callable[[int], Awaitable[None]]] = {
     "structured": partial(over_memory, "total"),
     "progress": progress,
     "http": over_http,
+    "poll": poll,
 }
 
 

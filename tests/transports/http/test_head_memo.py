@@ -143,8 +143,14 @@ def test_another_name_of_the_same_length_has_to_be_plain(name: bytes) -> None:
     assert recalled(memo, post(b"ab", start=start)).headers[b"mcp-name"] == b"sum"
 
 
-def test_another_name_does_not_hide_another_length_or_header() -> None:
+@pytest.mark.parametrize("names", [[], [b"subtract", b"add"]])
+def test_another_name_does_not_hide_another_length_or_header(
+    names: list[bytes],
+) -> None:
     memo = memo_after(post(b"ab", start=CALL))
+    for name in names:
+        recalled(memo, post(b"ab", start=CALL.replace(b"add", name)))
+    assert memo.recall(post(b"ab", start=CALL, length=b"1")) is None
     start = CALL.replace(b"add", b"sum")
     assert memo.recall(post(b"ab", start=start, length=b"1")) is None
     assert memo.recall(post(b"ab", start=start.replace(b"Host", b"Most"))) is None
