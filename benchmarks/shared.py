@@ -36,6 +36,10 @@ WORKERS = {"1 worker": 1, "2 workers": 2}
 WORKER_CONNECTIONS = (16, 64, 256)
 # One machine does not need several workers for a few connections.
 MANY_CONNECTIONS = WORKER_CONNECTIONS[-1]
+# The name of the load with a larger result. The load itself takes a smaller share of the
+# processor then, which it shares with the workers.
+LARGER = "workers_list"
+LARGER_CONNECTIONS = 64
 
 
 @contextmanager
@@ -154,6 +158,14 @@ WORKLOADS: list[Workload] = [
         )
         for connections in WORKER_CONNECTIONS
     ),
+    WorkerLoad(
+        LARGER,
+        f"calls by wrk on {LARGER_CONNECTIONS} connections, a list of 100 Structs, by "
+        "the number of workers",
+        "users",
+        ("mcp_trio",),
+        setup=replace(HTTP_NEWEST, connections=LARGER_CONNECTIONS),
+    ),
 ]
 
 
@@ -177,5 +189,12 @@ RATIOS = [
             baseline="one worker",
         )
         for connections in WORKER_CONNECTIONS
+    ),
+    Ratio(
+        "two workers, a list of 100 Structs",
+        (LARGER, "2 workers"),
+        (LARGER, "1 worker"),
+        1.4,
+        baseline="one worker",
     ),
 ]

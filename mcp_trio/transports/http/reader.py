@@ -10,6 +10,7 @@ reader, every request takes 26 % more instructions.
 
 import select
 from collections import deque
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -44,13 +45,20 @@ class Readable(Protocol):
 class Reader:
     """Watches connections. It is a source of work for a `Runner`.
 
-    With `busy_wait`, it polls for a moment before it sleeps.
+    With `busy_wait`, it polls for a moment before it sleeps. `others_wait` returns
+    whether requests wait in other tasks.
     """
 
-    def __init__(self, *, busy_wait: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        busy_wait: bool = True,
+        others_wait: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._watched: dict[int, Readable] = {}  # by file descriptor
         # The descriptors of readable connections that were not served yet.
         self._readable: deque[int] = deque()
+        self._others_wait = others_wait
         self._busy_wait = BusyWait(is_allowed=busy_wait)
         self._epoll: Any = None
         if hasattr(select, "epoll"):
@@ -102,12 +110,29 @@ class Reader:
     def take_turn(self, scope: trio.CancelScope) -> Continuation[None] | None:
         """Serve readable connections, up to the first one that waits.
 
-        Returns what is left to run for that one. All replies are written at the end of
-        the turn: a write that wakes a sleeping client costs several times as much as
-        one to a client that is not asleep yet.
+        Returns what is left to run for that one.
+
+        Requests that arrive during the turn are served in it, unless others wait. To
+        poll for them is much faster than a turn of trio's loop: with 16 clients that
+        send their next call as soon as they have a reply, 6 to 10 % more are answered.
+        """
+        turn_ends = perf_counter() + TURN
+        continuation = self._serve(scope, turn_ends)
+        while continuation is None and not self._readable and not self._others_wait():
+            if perf_counter() > turn_ends or not self._look():
+                break
+            continuation = self._serve(scope, turn_ends)
+        return continuation
+
+    def _serve(
+        self, scope: trio.CancelScope, turn_ends: float
+    ) -> Continuation[None] | None:
+        """Serve the connections that were found, up to the first one that waits.
+
+        All replies are written at the end: a write that wakes a sleeping client costs
+        several times as much as one to a client that is not asleep yet.
         """
         continuation = None
-        turn_ends = perf_counter() + TURN
         served: list[Readable] = []
         try:
             while (

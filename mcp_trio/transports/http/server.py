@@ -282,7 +282,9 @@ async def serve_http(
     kind = UpgradesOnly if upgrades_only else Service
     with (
         closing(kind(server, settings)) as service,
-        closing(Reader(busy_wait=busy_wait)) as reader,
+        closing(
+            Reader(busy_wait=busy_wait, others_wait=lambda: server.limiter.total > 0)
+        ) as reader,
         closing(SpareDescriptor()) as spare,
     ):
         async with trio.open_nursery() as nursery:

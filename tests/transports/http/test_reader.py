@@ -7,7 +7,7 @@ import select
 import socket
 import sys
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from contextvars import ContextVar
 from functools import partial
 
@@ -16,6 +16,8 @@ import trio
 import trio.testing
 
 from mcp_trio import Access, Server
+from mcp_trio.transports.http import reader as reader_module
+from mcp_trio.transports.http.reader import Reader
 from tests.support.http_wire import (
     MODERN,
     Signals,
@@ -123,6 +125,69 @@ async def test_requests_that_arrive_together_are_all_answered_though_some_wait()
         signals.go.set()
         for wire in some[::3]:
             assert await answered(wire) == "went"
+
+
+class Answering:
+    """A connection with a client that sends on other connections when it has a reply."""
+
+    client = "127.0.0.1"
+
+    def __init__(self, reader: Reader) -> None:
+        self.replies = 0
+        self.seconds = 0.0  # how long it takes to answer
+        self.others: list[Answering] = []
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self.descriptor = self._ours.fileno()
+        reader.watch(self)
+
+    def send(self) -> None:
+        """Let the client send something."""
+        self._theirs.send(b"x")
+
+    def take_turn(self, scope: trio.CancelScope) -> None:
+        """Read what the client has sent, and be busy for a while."""
+        self._ours.recv(100)
+        ends = time.perf_counter() + self.seconds
+        while time.perf_counter() < ends:
+            pass
+
+    def flush_at_once(self) -> bool:
+        """Reply."""
+        self.replies += 1
+        for other in self.others:
+            other.send()
+        return True
+
+    def close(self) -> None:
+        """Close both sides."""
+        self._ours.close()
+        self._theirs.close()
+
+
+@pytest.mark.skipif(
+    not HAS_EPOLL, reason="where there is no epoll each connection has a task"
+)
+@pytest.mark.parametrize(
+    ("others_wait", "seconds", "replies"),
+    [(False, 0.0, 5), (False, 0.1, 1), (True, 0.0, 1)],
+)
+async def test_requests_that_arrive_during_a_turn_are_served_in_it_unless_others_wait(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, replies: int, *, others_wait: bool
+) -> None:
+    monkeypatch.setattr(reader_module, "TURN", 0.05)
+    with closing(Reader(busy_wait=False, others_wait=lambda: others_wait)) as reader:
+        connections = [Answering(reader) for _ in range(5)]
+        for one, following in itertools.pairwise(connections):
+            one.others.append(following)
+        connections[0].seconds = seconds
+        connections[0].send()
+        await reader.wait()
+        assert reader.take_turn(trio.CancelScope()) is None
+        assert sum(connection.replies for connection in connections) == replies
+        if replies < len(connections):
+            with trio.fail_after(30):
+                await reader.wait()
 
 
 async def test_a_client_that_does_not_read_holds_up_nobody() -> None:
