@@ -161,15 +161,20 @@ class Peers:
                 task_status.started()
                 task_status = trio.TASK_STATUS_IGNORED
                 await identity.lost.wait()
-                identity.known.set()
+                log.warning(
+                    "this process has lost its lease, which had expired, or the store "
+                    "has lost its data; requests with shared streams are cancelled"
+                )
+                for observer in list(self._observers):
+                    observer.on_identity_lost(identity)
                 nursery.cancel_scope.cancel()
-            log.warning(
-                "this process has lost its lease, which had expired, or the store has "
-                "lost its data; requests with shared streams are cancelled"
-            )
+
+    def lose(self, identity: Identity) -> None:
+        """Stop using an identity whose lease was lost. New requests get a new one."""
+        identity.lost.set()
+        identity.known.set()
+        if self.identity is identity:
             self.identity = _new_identity()
-            for observer in list(self._observers):
-                observer.on_identity_lost(identity)
 
     async def _hold(
         self,
@@ -196,13 +201,13 @@ class Peers:
             identity.lease = await self.store.acquire(name, LEASE)
             if identity.lease is None:
                 # It was acquired before, but the acknowledgment was lost.
-                identity.lost.set()
+                self.lose(identity)
                 return
         else:
             try:
                 await self.store.renew(identity.lease, LEASE)
             except LeaseLost:
-                identity.lost.set()
+                self.lose(identity)
                 return
         await self.store.write(name, b"", ttl=RECORD)
         identity.known.set()

@@ -11,7 +11,7 @@ client that shares the server's only core gains 10 % over HTTP, but a round trip
 stdio takes up to 60 % longer, as it has to wait for the server to fall asleep.
 
 Several workers that use all cores do not poll. With 64 clients, two workers on two
-cores, and the load on the same machine, polling takes 5 % of their throughput.
+cores, and the load on the same machine, polling takes 2 to 7 % of their throughput.
 """
 
 from time import perf_counter

@@ -114,6 +114,26 @@ async def test_a_process_that_was_declared_lost_goes_on_as_another(
         assert not await b.is_lost(a.identity.id)
 
 
+async def test_a_process_that_turns_out_lost_has_another_id_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    store = SharedMemoryStore()
+    async with process(store) as (a, at_a), process(store) as (b, _):
+        old = a.identity
+        for _ in range(2):  # several streams may find out
+            a.lose(old)
+            new = a.identity
+            assert new is not old
+            await a.wait_until_known()
+            assert new.known.is_set()
+        assert a.identity is new
+        assert at_a.lost == [old.id]
+        message = StreamGrew("s", "t")
+        await b.send(new.id, message)
+        await trio.sleep(1)
+        assert at_a.messages == [message]
+
+
 async def test_a_process_that_was_cut_off_in_vain_keeps_its_name(
     autojump_clock: MockClock,
 ) -> None:

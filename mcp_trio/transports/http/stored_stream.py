@@ -119,7 +119,7 @@ class StoredStream(EventStream):
             while not self.closed and (self._pending or self._is_ending):
                 await self._store_pending()
         except LeaseLost:
-            self.identity.lost.set()
+            self._logs.peers.lose(self.identity)
             self.abandon()
         finally:
             self._is_storing = False
