@@ -10,13 +10,14 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 import trio
 
 from ..protocol.errors import TooManyCalls
 from .accounts import Account
 from .limits import BUSY
+from .thread_pool import ThreadCall, ThreadPool
 
 log = logging.getLogger("mcp_trio")
 
@@ -39,8 +40,9 @@ LONGEST_PAUSE = 60.0
 class WorkerThreads:
     """Runs calls in trio's threads, at most `most` at a time.
 
-    `busy` counts the threads whose call is awaited, and `abandoned` those whose call
-    was cancelled but still runs. `waiting` counts the calls that wait for a thread.
+    `busy` counts the calls that are awaited and have a thread, or are about to get one,
+    and `abandoned` those that were cancelled but still run. `waiting` counts the calls
+    that wait for a thread.
     """
 
     def __init__(self, most: int) -> None:
@@ -52,7 +54,7 @@ class WorkerThreads:
         # The calls that wait for a thread. A freed thread goes to the first account
         # that is below its share, which then becomes the last. Each call can be removed
         # without a search, because many may be cancelled at once.
-        self._queues: dict[Account, OrderedDict[_Slot, None]] = {}
+        self._queues: dict[Account, OrderedDict[_Call, None]] = {}
         # When a thread of each account that holds one, and when any thread, last
         # became free.
         self._freed_at: dict[Account, float] = {}
@@ -64,87 +66,101 @@ class WorkerThreads:
         self._startable: float = inf
         self._pause = FIRST_PAUSE
         self._paused_until = -inf
+        self._pool: ThreadPool[_Call] = ThreadPool(self._resume, self._fail)
 
     @property
     def waiting(self) -> int:
         """How many calls wait for a thread."""
         return sum(map(len, self._queues.values()))
 
-    async def run(self, call: Callable[[], Any], account: Account, label: str) -> Any:
-        """Run a call in a thread and return its result.
+    async def run(
+        self, function: Callable[[], Any], account: Account, label: str
+    ) -> Any:
+        """Call a function in a thread and return its result.
 
         `label` names the function in the log, and the thread during the call. If this
         is cancelled, the thread is abandoned: the call continues until it returns, or
         until it calls `trio.from_thread.check_cancelled`. Raises TooManyCalls if no
         thread is free.
         """
-        slot = _Slot(self, call, account)
-        # trio documents that any object with these two methods can be the limiter.
-        limiter = cast(trio.CapacityLimiter, slot)
-        try:
-            await trio.to_thread.run_sync(
-                slot, thread_name=label, abandon_on_cancel=True, limiter=limiter
-            )
-        except trio.Cancelled:
-            if slot.is_held:
-                self._abandon(slot, label)
-            raise
-        except RuntimeError:
-            if slot.has_begun:
-                raise
-            self._pause_starts()
-            raise _busy(NO_THREAD) from None
-        return slot.value
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._needs_start_in_pause():
+            raise _busy(NO_THREAD)
+        call = _Call(function, account, label)
+        if account not in self._queues and self._has_room(account):
+            self._hold(call)
+        elif self._is_stuck(account):
+            raise self._stuck(account)
+        else:
+            self._enqueue(call)
+
+        def stop_waiting(raise_cancel: object) -> trio.lowlevel.Abort:
+            self._stop_waiting(call)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(stop_waiting)
+        return call.result()
+
+    def _stop_waiting(self, call: "_Call") -> None:
+        """Forget a call that was cancelled, or abandon its thread."""
+        call.task = None
+        if not call.is_held:
+            self._leave_queue(call)
+        elif self._pool.withdraw(call):
+            self._release([call])
+        elif self._pool.abandon(call):
+            self._abandon(call)
 
     # Acquiring and releasing threads
 
-    async def acquire(self, slot: "_Slot") -> None:
-        """Wait until the slot's account may use one more thread, and count it."""
-        account = slot.account
-        if self._needs_start_in_pause():
-            raise _busy(NO_THREAD)
-        if account not in self._queues and self._has_room(account):
-            self._hold(slot)
-            return
-        if self._is_stuck(account):
-            raise self._stuck(account)
+    def _enqueue(self, call: "_Call") -> None:
+        """Let a call wait for a thread."""
         if not self._is_checking:
             self._is_checking = True
             trio.lowlevel.spawn_system_task(self._refuse_stalled_calls)
-        self._queues.setdefault(account, OrderedDict())[slot] = None
-        await self._wait_in_queue(slot)
+        call.waits_since = trio.current_time()
+        self._queues.setdefault(call.account, OrderedDict())[call] = None
 
-    async def _wait_in_queue(self, slot: "_Slot") -> None:
-        """Wait until the slot is held. Raises TooManyCalls if it is refused.
+    def _hold(self, call: "_Call") -> None:
+        """Give a call the right to a thread."""
+        call.is_held = True
+        self.busy += 1
+        self._held[call.account] += 1
+        self._pool.submit(call)
 
-        An event and a cancel scope for each call would add a tenth to the instructions
-        of a call that waits here.
-        """
+    def _resume(self, calls: "list[_Call]") -> None:
+        """Resume the tasks whose calls have returned, and start calls that wait."""
+        self._release(calls)
+        for call in calls:
+            if call.task is not None:
+                trio.lowlevel.reschedule(call.task)
 
-        def leave_queue(raise_cancel: object) -> trio.lowlevel.Abort:
-            self._leave_queue(slot)
-            return trio.lowlevel.Abort.SUCCEEDED
+    def _release(self, calls: "list[_Call]") -> None:
+        """Count the threads of calls as free, and start calls that wait for them."""
+        for call in calls:
+            self._uncount(call)
+            self._freed_at[call.account] = trio.current_time()
+        self._any_freed_at = trio.current_time()
+        self._serve_queues()
+        for call in calls:
+            if call.account not in self._held:
+                self._freed_at.pop(call.account, None)
 
-        slot.task = trio.lowlevel.current_task()
-        slot.waits_since = trio.current_time()
-        await trio.lowlevel.wait_task_rescheduled(leave_queue)
-        if slot.refusal is not None:
-            raise slot.refusal
-
-    def release(self, slot: "_Slot") -> None:
-        """Count a thread as free, and start the next call that waits for it."""
-        slot.is_held = False
-        self._count_down(self._held, slot.account)
-        if slot.is_abandoned:
+    def _uncount(self, call: "_Call") -> None:
+        call.is_held = False
+        self._count_down(self._held, call.account)
+        if call.is_abandoned:
             self.abandoned -= 1
-            self._count_down(self._abandoned_by, slot.account)
+            self._count_down(self._abandoned_by, call.account)
         else:
             self.busy -= 1
-        self._any_freed_at = trio.current_time()
-        self._freed_at[slot.account] = self._any_freed_at
-        self._serve_queues()
-        if slot.account not in self._held:
-            del self._freed_at[slot.account]
+
+    def _fail(self, calls: "list[_Call]") -> None:
+        """Refuse calls for which the system could not start a thread."""
+        for call in calls:
+            self._uncount(call)
+            self._refuse(call, _busy(NO_THREAD))
+        self._pause_starts()
 
     def _pause_starts(self) -> None:
         """Note that the system is out of threads or memory."""
@@ -180,11 +196,6 @@ class WorkerThreads:
             return self.most
         return max(1, int(self.most * SHARE))
 
-    def _hold(self, slot: "_Slot") -> None:
-        slot.is_held = True
-        self.busy += 1
-        self._held[slot.account] += 1
-
     def _serve_queues(self) -> None:
         """Start waiting calls while threads are free, one of each account in turn."""
         while not self._needs_start_in_pause():
@@ -196,18 +207,17 @@ class WorkerThreads:
     def _serve_first(self, account: Account) -> None:
         """Start an account's first call, and move the account to the end."""
         queue = self._queues.pop(account)
-        slot, _ = queue.popitem(last=False)
+        call, _ = queue.popitem(last=False)
         if queue:
             self._queues[account] = queue
-        self._hold(slot)
-        trio.lowlevel.reschedule(slot.task)
+        self._hold(call)
 
-    def _leave_queue(self, slot: "_Slot") -> None:
+    def _leave_queue(self, call: "_Call") -> None:
         """Remove a call from its queue."""
-        queue = self._queues[slot.account]
-        del queue[slot]
+        queue = self._queues[call.account]
+        del queue[call]
         if not queue:
-            del self._queues[slot.account]
+            del self._queues[call.account]
 
     async def _refuse_stalled_calls(self) -> None:
         """Refuse calls that waited for `PATIENCE` while no thread became free.
@@ -232,16 +242,16 @@ class WorkerThreads:
         if freed_at > limit:
             return
         why = f"no worker thread became free within {PATIENCE:g} s"
-        for slot in list(self._queues[account]):
-            if slot.waits_since > limit:
+        for call in list(self._queues[account]):
+            if call.waits_since > limit:
                 return
-            self._refuse(slot, _busy(why))
+            self._leave_queue(call)
+            self._refuse(call, _busy(why))
 
-    def _refuse(self, slot: "_Slot", refusal: TooManyCalls) -> None:
-        """Refuse a call that waits."""
-        self._leave_queue(slot)
-        slot.refusal = refusal
-        trio.lowlevel.reschedule(slot.task)
+    def _refuse(self, call: "_Call", refusal: TooManyCalls) -> None:
+        call.error = refusal
+        if call.task is not None:
+            trio.lowlevel.reschedule(call.task)
 
     def _count_down(self, counter: "Counter[Account]", account: Account) -> None:
         counter[account] -= 1
@@ -250,19 +260,19 @@ class WorkerThreads:
 
     # Abandoned threads
 
-    def _abandon(self, slot: "_Slot", label: str) -> None:
+    def _abandon(self, call: "_Call") -> None:
         """Count a thread as abandoned, and log it."""
-        slot.is_abandoned = True
+        call.is_abandoned = True
         self.busy -= 1
         self.abandoned += 1
-        self._abandoned_by[slot.account] += 1
+        self._abandoned_by[call.account] += 1
         now = trio.current_time()
         if now >= self._log_at:
             self._log_at = now + LOG_INTERVAL
             log.warning(
                 "%s was cancelled, but its thread still runs: %d of %d worker threads "
                 "are abandoned",
-                label,
+                call.name,
                 self.abandoned,
                 self.most,
                 extra={"event": "abandoned", "threads": self.abandoned},
@@ -273,8 +283,9 @@ class WorkerThreads:
         """Refuse waiting calls whose account can only get abandoned threads."""
         for account in list(self._queues):
             if self._is_stuck(account):
-                for slot in list(self._queues[account]):
-                    self._refuse(slot, self._stuck(account))
+                for call in list(self._queues[account]):
+                    self._leave_queue(call)
+                    self._refuse(call, self._stuck(account))
 
     def _is_stuck(self, account: Account) -> bool:
         """Return whether all threads that the account may use are abandoned."""
@@ -290,38 +301,18 @@ class WorkerThreads:
         return _busy(f"{count} worker threads are stuck in calls that you abandoned")
 
 
-class _Slot:
-    """One call and its thread. It acts as the limiter of `trio.to_thread.run_sync`."""
+class _Call(ThreadCall):
+    """A call, the account that it is counted for, and the task that awaits it."""
 
     def __init__(
-        self, threads: WorkerThreads, call: Callable[[], Any], account: Account
+        self, function: Callable[[], Any], account: Account, label: str
     ) -> None:
+        super().__init__(function, label)
         self.account = account
-        self.has_begun = False
+        self.task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
         self.is_held = False
         self.is_abandoned = False
-        self.task: trio.lowlevel.Task  # set while it waits for a thread
         self.waits_since = 0.0
-        self.refusal: TooManyCalls | None = None
-        self.value: Any = None
-        self._threads = threads
-        self._call = call
-
-    def __call__(self) -> None:
-        """Run the call, in the thread.
-
-        The value is stored, because trio does not allow returning an awaitable.
-        """
-        self.has_begun = True
-        self.value = self._call()
-
-    async def acquire_on_behalf_of(self, borrower: object) -> None:
-        """Wait for a thread."""
-        await self._threads.acquire(self)
-
-    def release_on_behalf_of(self, borrower: object) -> None:
-        """Release the thread. trio calls this when the call has returned."""
-        self._threads.release(self)
 
 
 def _busy(why: str) -> TooManyCalls:

@@ -291,6 +291,7 @@ async def test_the_check_for_stalled_calls_ends_when_none_waits(
         while len(calls.done) < 2:
             await trio.lowlevel.checkpoint()
     autojump_clock.jump(CHECK_INTERVAL)
+    await trio.testing.wait_all_threads_completed()
     await trio.testing.wait_all_tasks_blocked()
     assert trio.lowlevel.current_statistics().tasks_living == before
 
@@ -393,18 +394,22 @@ async def test_a_thread_sees_a_timeout_and_a_cancellation(reason: str) -> None:
 
 
 async def test_an_abandoned_thread_is_counted_and_logged(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
 ) -> None:
+    autojump_clock.autojump_threshold = float("inf")
     server = Server("x", limits=Limits(threads=2))
-    release = threading.Event()
+    begun, release = threading.Event(), threading.Event()
 
-    @server.tool(timeout=0.001)
+    @server.tool(timeout=1)
     def block() -> None:
+        begun.set()
         release.wait(10)
 
     caplog.set_level(logging.WARNING, "mcp_trio")
     async with opened(server, R) as client:
         client.send(call(R, 1, "block"))
+        await trio.to_thread.run_sync(begun.wait)
+        autojump_clock.jump(1)
         await client.receive_json()
         threads = server.environment.worker_threads
         assert threads is not None

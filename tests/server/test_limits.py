@@ -465,20 +465,29 @@ async def test_the_calls_of_a_batch_are_counted_one_by_one() -> None:
         ]
 
 
-async def test_blocking_calls_that_nobody_waits_for_any_more_are_bounded() -> None:
+async def test_blocking_calls_that_nobody_waits_for_any_more_are_bounded(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    autojump_clock.autojump_threshold = float("inf")
     server, release = Server("x", limits=Limits(threads=8)), threading.Event()
+    begun = threading.Semaphore(0)
 
-    @server.tool(timeout=0.001)
+    @server.tool(timeout=1)
     def block() -> None:
+        begun.release()
         release.wait()
 
     async with opened(server, R) as client:
         told: list[str] = []
-        for _ in range(9):
+        for _ in range(8):
             client.send(call(R, 1, "block"))
+            await trio.to_thread.run_sync(begun.acquire)
+            autojump_clock.jump(1)
             told.append(refused(await client.receive_json()))
+        client.send(call(R, 1, "block"))
+        told.append(refused(await client.receive_json()))
         release.set()
-    assert set(told[:8]) == {"block took longer than 0.001 s and was stopped"}
+    assert set(told[:8]) == {"block took longer than 1 s and was stopped"}
     stuck = "Busy: all 8 worker threads are stuck in abandoned calls"
     assert told[8] == f"{stuck}; try again in 1 s"
 
