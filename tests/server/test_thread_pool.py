@@ -39,6 +39,22 @@ async def test_a_thread_takes_the_next_call_when_a_function_has_returned() -> No
     assert len(set(used)) < len(used)
 
 
+async def test_results_of_short_functions_are_collected_together() -> None:
+    batches: list[int] = []
+    pool: ThreadPool[ThreadCall] = ThreadPool(
+        lambda calls: batches.append(len(calls)), list
+    )
+    for _ in range(10):
+        for _ in range(64):
+            pool.submit(ThreadCall(int, "short"))
+        collected = sum(batches)
+        with trio.fail_after(10):
+            while sum(batches) < collected + 64:
+                await trio.lowlevel.checkpoint()
+    # Each batch is one wake-up of the loop.
+    assert len(batches) < 320
+
+
 async def test_functions_that_wait_for_each_other_each_have_a_thread() -> None:
     threads = WorkerThreads(16)
     barrier = threading.Barrier(16)
