@@ -45,24 +45,24 @@ class Readable(Protocol):
 class Reader:
     """Watches connections. It is a source of work for a `Runner`.
 
-    With `busy_wait`, it polls for a moment before it sleeps. `others_wait` returns
-    whether requests wait in other tasks.
+    With `busy_wait`, it polls for a moment before it sleeps.
     """
 
-    def __init__(
-        self,
-        *,
-        busy_wait: bool = True,
-        others_wait: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, *, busy_wait: bool = True) -> None:
+        # Returns whether other tasks may have something to do.
+        self.others_wait: Callable[[], bool] = lambda: False
         self._watched: dict[int, Readable] = {}  # by file descriptor
         # The descriptors of readable connections that were not served yet.
         self._readable: deque[int] = deque()
-        self._others_wait = others_wait
         self._busy_wait = BusyWait(is_allowed=busy_wait)
         self._epoll: Any = None
         if hasattr(select, "epoll"):
             self._epoll = select.epoll()
+
+    @property
+    def watched(self) -> int:
+        """The number of connections that are watched."""
+        return len(self._watched)
 
     @property
     def is_available(self) -> bool:
@@ -118,7 +118,7 @@ class Reader:
         """
         turn_ends = perf_counter() + TURN
         continuation = self._serve(scope, turn_ends)
-        while continuation is None and not self._readable and not self._others_wait():
+        while continuation is None and not self._readable and not self.others_wait():
             if perf_counter() > turn_ends or not self._look():
                 break
             continuation = self._serve(scope, turn_ends)

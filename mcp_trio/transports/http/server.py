@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import select
 import ssl
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
@@ -83,6 +84,29 @@ class SpareDescriptor:
                 raise
         self.close()
         return listener.accept()
+
+
+class OtherWork:
+    """What tasks other than the reader's have to do.
+
+    Without this, a busy reader would let them go on only once in a turn. A client that
+    connects needs several passes of the loop, so it would wait for several turns.
+    """
+
+    def __init__(self, host: Host, listeners: Sequence[socket]) -> None:
+        self._host = host
+        self._listeners = select.poll()
+        for listener in listeners:
+            self._listeners.register(listener, select.POLLIN)
+
+    def may_wait(self) -> bool:
+        """Return whether a client connects, or something may wait in another task."""
+        host = self._host
+        return (
+            len(host.connections) > host.reader.watched
+            or host.service.server.limiter.total > 0
+            or bool(self._listeners.poll(0))
+        )
 
 
 async def accept(
@@ -282,15 +306,14 @@ async def serve_http(
     kind = UpgradesOnly if upgrades_only else Service
     with (
         closing(kind(server, settings)) as service,
-        closing(
-            Reader(busy_wait=busy_wait, others_wait=lambda: server.limiter.total > 0)
-        ) as reader,
+        closing(Reader(busy_wait=busy_wait)) as reader,
         closing(SpareDescriptor()) as spare,
     ):
         async with trio.open_nursery() as nursery:
             native = Host(service, nursery, reader, upgrade)
             nursery.start_soon(keep_time, native)
             if reader.is_available:
+                reader.others_wait = OtherWork(native, listeners).may_wait
                 nursery.start_soon(Runner(reader, nursery).run)
             async with trio.open_nursery() as accepting:
                 for listener in listeners:

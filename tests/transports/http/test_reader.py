@@ -17,7 +17,10 @@ import trio.testing
 
 from mcp_trio import Access, Server
 from mcp_trio.transports.http import reader as reader_module
+from mcp_trio.transports.http.connection import Connection, Host
 from mcp_trio.transports.http.reader import Reader
+from mcp_trio.transports.http.server import OtherWork
+from mcp_trio.transports.http.service import Service
 from tests.support.http_wire import (
     MODERN,
     Signals,
@@ -176,7 +179,8 @@ async def test_requests_that_arrive_during_a_turn_are_served_in_it_unless_others
     monkeypatch: pytest.MonkeyPatch, seconds: float, replies: int, *, others_wait: bool
 ) -> None:
     monkeypatch.setattr(reader_module, "TURN", 0.05)
-    with closing(Reader(busy_wait=False, others_wait=lambda: others_wait)) as reader:
+    with closing(Reader(busy_wait=False)) as reader:
+        reader.others_wait = lambda: others_wait
         connections = [Answering(reader) for _ in range(5)]
         for one, following in itertools.pairwise(connections):
             one.others.append(following)
@@ -188,6 +192,43 @@ async def test_requests_that_arrive_during_a_turn_are_served_in_it_unless_others
         if replies < len(connections):
             with trio.fail_after(30):
                 await reader.wait()
+
+
+@pytest.mark.skipif(
+    not HAS_EPOLL, reason="where there is no epoll each connection has a task"
+)
+@pytest.mark.parametrize("work", ["none", "a connection", "a task"])
+async def test_a_turn_ends_when_another_task_has_something_to_do(
+    monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
+    monkeypatch.setattr(reader_module, "TURN", 10)
+    server = Server("x")
+    with (
+        closing(Reader(busy_wait=False)) as reader,
+        closing(Service(server)) as service,
+        closing(socket.create_server(("127.0.0.1", 0))) as listener,
+        closing(socket.socket()) as client,
+    ):
+        async with server.running(), trio.open_nursery() as nursery:
+            host = Host(service, nursery, reader, None)
+            reader.others_wait = OtherWork(host, [listener]).may_wait
+            connections = [Answering(reader) for _ in range(5)]
+            for one, following in itertools.pairwise(connections):
+                one.others.append(following)
+            if work == "a connection":
+                client.connect(listener.getsockname())
+            elif work == "a task":
+                for _ in range(6):
+                    with socket.create_connection(listener.getsockname()):
+                        accepted, _ = listener.accept()
+                    host.connections.add(Connection(host, accepted, "127.0.0.1", None))
+            connections[0].send()
+            await reader.wait()
+            assert reader.take_turn(trio.CancelScope()) is None
+            replies = sum(connection.replies for connection in connections)
+            assert replies == (5 if work == "none" else 1)
+            for connection in list(host.connections):
+                connection.close()
 
 
 async def test_a_client_that_does_not_read_holds_up_nobody() -> None:
