@@ -66,6 +66,7 @@ class WorkerThreads:
         self._startable: float = inf
         self._pause = FIRST_PAUSE
         self._paused_until = -inf
+        self._is_pause_logged = True
         self._pool: ThreadPool[_Call] = ThreadPool(self._resume, self._fail)
 
     @property
@@ -73,6 +74,7 @@ class WorkerThreads:
         """How many calls wait for a thread."""
         return sum(map(len, self._queues.values()))
 
+    @trio.lowlevel.enable_ki_protection
     async def run(
         self, function: Callable[[], Any], account: Account, label: str
     ) -> Any:
@@ -98,7 +100,10 @@ class WorkerThreads:
             self._stop_waiting(call)
             return trio.lowlevel.Abort.SUCCEEDED
 
-        await trio.lowlevel.wait_task_rescheduled(stop_waiting)
+        try:
+            await trio.lowlevel.wait_task_rescheduled(stop_waiting)
+        finally:
+            self._log_what_happened(call)
         return call.result()
 
     def _stop_waiting(self, call: "_Call") -> None:
@@ -134,6 +139,9 @@ class WorkerThreads:
         for call in calls:
             if call.task is not None:
                 trio.lowlevel.reschedule(call.task)
+            else:
+                # Its traceback refers to the call.
+                call.error = None
 
     def _release(self, calls: "list[_Call]") -> None:
         """Count the threads of calls as free, and start calls that wait for them."""
@@ -142,6 +150,10 @@ class WorkerThreads:
             self._freed_at[call.account] = trio.current_time()
         self._any_freed_at = trio.current_time()
         self._serve_queues()
+        self._forget_times(calls)
+
+    def _forget_times(self, calls: "list[_Call]") -> None:
+        """Remove the times of accounts that hold no thread any more."""
         for call in calls:
             if call.account not in self._held:
                 self._freed_at.pop(call.account, None)
@@ -160,6 +172,7 @@ class WorkerThreads:
         for call in calls:
             self._uncount(call)
             self._refuse(call, _busy(NO_THREAD))
+        self._forget_times(calls)
         self._pause_starts()
 
     def _pause_starts(self) -> None:
@@ -170,15 +183,8 @@ class WorkerThreads:
         else:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
         self._paused_until = now + self._pause
-        self._startable = self.busy + self.abandoned
-        log.warning(
-            "the system cannot start another worker thread (in use: %d); raise the "
-            "limit of processes (ulimit -u), or set fewer threads; the next start is "
-            "tried in %g s",
-            self._startable,
-            self._pause,
-            extra={"event": "no_thread", "threads": self._startable},
-        )
+        self._startable = self._pool.threads
+        self._is_pause_logged = False
 
     def _needs_start_in_pause(self) -> bool:
         """Return whether a call needs a thread that the system could not start."""
@@ -261,22 +267,11 @@ class WorkerThreads:
     # Abandoned threads
 
     def _abandon(self, call: "_Call") -> None:
-        """Count a thread as abandoned, and log it."""
+        """Count a thread as abandoned."""
         call.is_abandoned = True
         self.busy -= 1
         self.abandoned += 1
         self._abandoned_by[call.account] += 1
-        now = trio.current_time()
-        if now >= self._log_at:
-            self._log_at = now + LOG_INTERVAL
-            log.warning(
-                "%s was cancelled, but its thread still runs: %d of %d worker threads "
-                "are abandoned",
-                call.name,
-                self.abandoned,
-                self.most,
-                extra={"event": "abandoned", "threads": self.abandoned},
-            )
         self._refuse_waiting_calls()
 
     def _refuse_waiting_calls(self) -> None:
@@ -299,6 +294,43 @@ class WorkerThreads:
             return _busy(f"all {self.most} worker threads are stuck in abandoned calls")
         count = self._abandoned_by[account]
         return _busy(f"{count} worker threads are stuck in calls that you abandoned")
+
+    # The log
+
+    def _log_what_happened(self, call: "_Call") -> None:
+        """Log that a call was abandoned, or that its thread could not be started.
+
+        This runs in the task of the call, so an error in a handler ends only that.
+        """
+        if call.is_abandoned:
+            self._log_abandoned(call)
+        elif not self._is_pause_logged:
+            self._is_pause_logged = True
+            self._log_pause()
+
+    def _log_abandoned(self, call: "_Call") -> None:
+        now = trio.current_time()
+        if now < self._log_at:
+            return
+        self._log_at = now + LOG_INTERVAL
+        log.warning(
+            "%s was cancelled, but its thread still runs: %d of %d worker threads "
+            "are abandoned",
+            call.name,
+            self.abandoned,
+            self.most,
+            extra={"event": "abandoned", "threads": self.abandoned},
+        )
+
+    def _log_pause(self) -> None:
+        log.warning(
+            "the system cannot start another worker thread (in use: %d); raise the "
+            "limit of processes (ulimit -u), or set fewer threads; the next start is "
+            "tried in %g s",
+            self._startable,
+            self._pause,
+            extra={"event": "no_thread", "threads": self._startable},
+        )
 
 
 class _Call(ThreadCall):

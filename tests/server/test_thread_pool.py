@@ -220,6 +220,65 @@ async def test_an_exception_is_freed_without_the_garbage_collector() -> None:
         gc.enable()
 
 
+async def test_an_exception_of_an_abandoned_call_is_freed_too() -> None:
+    threads = WorkerThreads(1)
+    began, release = threading.Event(), threading.Event()
+    raised: list[weakref.ref[BaseException]] = []
+
+    class Failed(Exception):
+        def __init__(self) -> None:
+            raised.append(weakref.ref(self))
+
+    def fail() -> None:
+        began.set()
+        release.wait(10)
+        raise Failed
+
+    gc.collect()
+    gc.disable()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run, threads, fail)
+            await trio.to_thread.run_sync(began.wait)
+            nursery.cancel_scope.cancel()
+        release.set()
+        await threads_are_free(threads)
+        await trio.testing.wait_all_threads_completed()
+        assert raised[0]() is None
+    finally:
+        gc.enable()
+
+
+async def test_an_error_in_a_log_handler_ends_only_the_abandoned_call() -> None:
+    threads = WorkerThreads(2)
+    began, release = threading.Event(), threading.Event()
+
+    def block() -> None:
+        began.set()
+        release.wait(10)
+
+    def fail(record: logging.LogRecord) -> bool:
+        raise KeyError(record.msg)
+
+    async def abandoned() -> None:
+        with scope, pytest.raises(KeyError):
+            await run(threads, block)
+
+    scope = trio.CancelScope()
+    log = logging.getLogger("mcp_trio")
+    log.addFilter(fail)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(abandoned)
+            await trio.to_thread.run_sync(began.wait)
+            scope.cancel()
+    finally:
+        log.removeFilter(fail)
+    assert await run(threads, lambda: 1) == 1
+    release.set()
+    await threads_are_free(threads)
+
+
 async def test_the_threads_end_when_no_calls_come() -> None:
     threads = WorkerThreads(8)
     async with trio.open_nursery() as nursery:
