@@ -167,7 +167,7 @@ class HoldUpLoop(trio.abc.Instrument):
 
 async def test_a_call_that_has_returned_is_not_abandoned() -> None:
     returned: list[ThreadCall] = []
-    pool: ThreadPool[ThreadCall] = ThreadPool(returned.extend, returned.clear)
+    pool: ThreadPool[ThreadCall] = ThreadPool(returned.extend, list)
     second_began = threading.Event()
     first, second = ThreadCall(int, "first"), ThreadCall(second_began.set, "second")
     instrument = HoldUpLoop(

@@ -19,8 +19,8 @@ import trio
 from ...server.runner import TURN, Continuation
 from ..busy_wait import BusyWait
 
-# EPOLLIN, a name that `select` has only where there is epoll.
-_READABLE = 1
+# EPOLLIN and POLLIN, names that `select` has only where there is epoll or poll.
+READABLE = 1
 
 
 class Readable(Protocol):
@@ -71,7 +71,7 @@ class Reader:
 
     def watch(self, connection: Readable) -> None:
         """Serve a connection whenever it can be read."""
-        self._epoll.register(connection.descriptor, _READABLE)
+        self._epoll.register(connection.descriptor, READABLE)
         self._watched[connection.descriptor] = connection
 
     def unwatch(self, connection: Readable) -> None:

@@ -21,7 +21,7 @@ from ..address import bind
 from .connection import Connection, Host, Upgrade
 from .keep_alive import enable_keep_alive
 from .messages import Head, Reply, refusal
-from .reader import Reader
+from .reader import READABLE, Reader
 from .rules import METADATA
 from .service import Service
 from .settings import DEFAULT_SETTINGS, HttpSettings
@@ -95,9 +95,12 @@ class OtherWork:
 
     def __init__(self, host: Host, listeners: Sequence[socket]) -> None:
         self._host = host
-        self._listeners = select.poll()
-        for listener in listeners:
-            self._listeners.register(listener, select.POLLIN)
+        self._listeners: Any = None
+        # All systems with epoll, which the reader needs, have poll.
+        if hasattr(select, "poll"):
+            self._listeners = select.poll()
+            for listener in listeners:
+                self._listeners.register(listener, READABLE)
 
     def may_wait(self) -> bool:
         """Return whether a client connects, or something may wait in another task."""
