@@ -45,7 +45,7 @@ class ThreadCall:
             self.error = error
 
     def result(self) -> object:
-        """Return what the function returned, or raise what it raised, once."""
+        """Return the result of the function, or raise its exception, once."""
         error = self.error
         if error is None:
             return self._value
@@ -64,8 +64,8 @@ AnyCall = TypeVar("AnyCall", bound=ThreadCall)
 class ThreadPool(Generic[AnyCall]):
     """Runs calls in threads, as many at a time as were submitted.
 
-    In the loop, `on_returned` is called with the calls that have returned, and
-    `on_failed` with those for which the system could not start a thread.
+    In the loop, `on_returned` is called with the calls that have returned. `on_failed`
+    is called with the ready calls if the system could not start a thread.
 
     When a call is submitted, one thread is started or woken, unless one already is.
     When that thread takes the first call and others are ready, it sees to it that more
@@ -179,7 +179,7 @@ class ThreadPool(Generic[AnyCall]):
                 self._starting -= 1
 
     def _fail(self) -> None:
-        """Give up the calls for which no thread could be started."""
+        """Give up the ready calls, because no thread could be started."""
         with self._lock:
             failed = list(self._ready)
             self._ready.clear()
@@ -199,7 +199,7 @@ class ThreadPool(Generic[AnyCall]):
     # In a thread
 
     def _work(self, worker: "_Worker") -> None:
-        """Run calls until none comes for a while."""
+        """Run calls until none has become ready for a while."""
         thread = threading.current_thread()
         self._end_start(worker)
         is_needed = True
@@ -255,9 +255,9 @@ class ThreadPool(Generic[AnyCall]):
     # In the loop and in threads
 
     def _needs_new_thread(self) -> bool:
-        """Wake a thread for the calls that are ready, or return that there is none.
+        """Return whether a thread must be started for the calls that are ready.
 
-        This is called with the lock held.
+        If one lingers, this wakes it instead. It is called with the lock held.
         """
         if self._starting or not self._ready:
             return False
